@@ -1,0 +1,1 @@
+"""Where sandboxes come from: the provider contract and the providers. No Django."""
