@@ -1,0 +1,218 @@
+"""Call Git the one safe way: fixed environment, fixed flags, no hooks, no prompts, bounded output and time."""
+
+import asyncio
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OUTPUT_LIMIT = 64 * 1024 * 1024
+TIMEOUT = 120.0
+
+FLAGS = (
+    "-c", "core.fsmonitor=false",
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.alternateRefsCommand=",
+    "-c", "protocol.ext.allow=never",
+    "-c", "gc.auto=0",
+    "-c", "maintenance.auto=false",
+    "-c", "credential.helper=",
+    "-c", "advice.detachedHead=false",
+)  # fmt: skip
+
+# for pushes to a local path: our flags do not reach its other end
+RECEIVE_PACK = "git -c core.hooksPath=/dev/null receive-pack"
+
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Caisson",
+    "GIT_AUTHOR_EMAIL": "noreply@caisson.invalid",
+    "GIT_COMMITTER_NAME": "Caisson",
+    "GIT_COMMITTER_EMAIL": "noreply@caisson.invalid",
+}
+
+
+class GitFailed(Exception):  # noqa: N818  # what happened, in the words of the supervisor
+    """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
+
+    def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.returncode = returncode
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    returncode: int
+    stdout: bytes
+    stderr: str = ""
+
+    @property
+    def text(self) -> str:
+        """Standard output as text without its last line end."""
+        return self.stdout.decode("utf-8", "replace").rstrip("\n")
+
+
+@dataclass(slots=True)
+class _Call:
+    argv: list[str]
+    env: dict[str, str]
+    ends_at: float
+    limit: int
+    fds: list[int] = field(default_factory=list)
+
+
+def run(
+    repo: Path | None,
+    *args: str,
+    input: bytes | None = None,  # noqa: A002  # the word subprocess uses
+    timeout: float = TIMEOUT,
+    limit: int = OUTPUT_LIMIT,
+    work_tree: Path | None = None,
+    safe: Sequence[Path] = (),
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    accept: Sequence[int] = (0,),
+) -> Completed:
+    """Run ``git <args>`` on exactly ``repo`` (a Git directory; no discovery), or on none.
+
+    ``work_tree`` is the working directory, too. ``safe`` names further repositories that the call reads (``repo`` is
+    always one). ``env`` is added to the fixed environment, ``prefix`` goes before ``git``. Standard output beyond
+    ``limit`` bytes is ``too_big``. Raises GitFailed unless the exit code is in ``accept``.
+    """
+    with _global_config([*([repo] if repo else []), *([work_tree] if work_tree else []), *safe]) as config:
+        place = [f"--git-dir={repo}"] if repo else []
+        place += [f"--work-tree={work_tree}"] if work_tree else []
+        call = _Call(
+            argv=[*prefix, "git", *FLAGS, *place, *args],
+            env=environment(config) | dict(env or {}),
+            ends_at=time.monotonic() + timeout,
+            limit=limit,
+            fds=[config],
+        )
+        completed = _carry_out(call, input or b"", work_tree)
+    if completed.returncode not in accept:
+        tail = completed.stderr.strip()[-2000:]
+        raise GitFailed(
+            "failed", f"git {args[0]}: {tail or completed.returncode}", returncode=completed.returncode, stderr=tail
+        )
+    return completed
+
+
+async def call(repo: Path | None, *args: str, **options: Any) -> Completed:
+    """Like ``run``, without holding up the event loop."""
+    return await asyncio.to_thread(run, repo, *args, **options)
+
+
+def environment(config_fd: int) -> dict[str, str]:
+    """Give the whole environment of a Git call whose global configuration is the open file ``config_fd``."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),  # noqa: S108  # what Git itself falls back to
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{config_fd}",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "false",
+        "SSH_ASKPASS": "false",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_EDITOR": "false",
+        "GIT_PAGER": "cat",
+        **AUTHOR,
+    }
+
+
+def dated(timestamp: int) -> dict[str, str]:
+    """Give the environment that dates a commit: ``timestamp`` is seconds since 1970, in UTC."""
+    return {"GIT_AUTHOR_DATE": f"@{timestamp} +0000", "GIT_COMMITTER_DATE": f"@{timestamp} +0000"}
+
+
+@contextmanager
+def _global_config(repositories: Sequence[Path]) -> Iterator[int]:
+    """Open a sealed in-memory file that names ``repositories`` as safe: nobody else can write it."""
+    lines = ["[safe]"]
+    for path in repositories:
+        quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
+        lines += [f'\tdirectory = "{quoted}"', f'\tdirectory = "{quoted}/.git"']
+    fd = _memory(("\n".join(lines) + "\n").encode())
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _memory(data: bytes) -> int:
+    fd = os.memfd_create("caisson-git", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _carry_out(call: _Call, data: bytes, cwd: Path | None) -> Completed:
+    stdin, stderr = _memory(data), _memory(b"")
+    try:
+        process = subprocess.Popen(
+            call.argv,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=call.env,
+            cwd=cwd,
+            pass_fds=call.fds,
+            start_new_session=True,
+        )
+        try:
+            with closing(process.stdout):  # type: ignore[type-var]  # a pipe was asked for
+                output = _read(process, call)
+            returncode = process.wait(max(0.0, call.ends_at - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise GitFailed("timeout", f"git took too long: {' '.join(call.argv[-4:])[:200]}") from None
+        finally:
+            _end(process)
+        size = os.fstat(stderr).st_size
+        complaint = os.pread(stderr, 64 * 1024, max(0, size - 64 * 1024))
+    finally:
+        os.close(stdin)
+        os.close(stderr)
+    return Completed(returncode=returncode, stdout=output, stderr=complaint.decode("utf-8", "replace"))
+
+
+def _read(process: subprocess.Popen[bytes], call: _Call) -> bytes:
+    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
+    fd = process.stdout.fileno()
+    parts: list[bytes] = []
+    size = 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while True:
+            left = call.ends_at - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise subprocess.TimeoutExpired(call.argv, 0)
+            chunk = os.read(fd, 256 * 1024)
+            if not chunk:
+                return b"".join(parts)
+            parts.append(chunk)
+            size += len(chunk)
+            if size > call.limit:
+                raise GitFailed("too_big", f"git gave more than {call.limit} bytes")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
