@@ -1,6 +1,6 @@
 """What every Git call obeys on both sides of a sandbox's border: environment, flags, names and addresses. Pure.
 
-The two runners (``sandbox_supervisor.git`` and ``tasks_app.git``) start processes; everything they must agree on stands here.
+The two runners, ``sandbox_supervisor.git`` and ``tasks_app.git``, start processes; what they must agree on stands here.
 """
 
 import re
@@ -90,7 +90,7 @@ NAME_LIMIT = 200  # bytes of a branch name
 def valid_branch(name: str) -> bool:
     """Say whether ``name`` (without ``refs/heads/``) may be used. Stricter than Git: no quoting is ever needed.
 
-    Letters and digits of any script and ``_ . + # @ = % , -``; no component starts with anything but a letter, a digit or ``_``.
+    Letters and digits of any script and ``_ . + # @ = % , -``; a component starts with a letter, a digit or ``_``.
     """
     if not name or len(name.encode("utf-8", "replace")) > NAME_LIMIT or ".." in name or "@{" in name:
         return False
