@@ -1,0 +1,1 @@
+"""Wiring: environment, settings, schedule, logging, entry points. Nothing but entry points imports it."""
