@@ -12,29 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandbox_supervisor.protocol.git_rules import FLAGS, environment, safe_config
+
 OUTPUT_LIMIT = 64 * 1024 * 1024
 TIMEOUT = 120.0
-
-FLAGS = (
-    "-c", "core.fsmonitor=false",
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.alternateRefsCommand=",
-    "-c", "protocol.ext.allow=never",
-    "-c", "gc.auto=0",
-    "-c", "maintenance.auto=false",
-    "-c", "credential.helper=",
-    "-c", "advice.detachedHead=false",
-)  # fmt: skip
-
-# for pushes to a local path: our flags do not reach its other end
-RECEIVE_PACK = "git -c core.hooksPath=/dev/null receive-pack"
-
-AUTHOR = {
-    "GIT_AUTHOR_NAME": "Caisson",
-    "GIT_AUTHOR_EMAIL": "noreply@caisson.invalid",
-    "GIT_COMMITTER_NAME": "Caisson",
-    "GIT_COMMITTER_EMAIL": "noreply@caisson.invalid",
-}
 
 
 class GitFailed(Exception):  # noqa: N818  # what happened, in the words of the supervisor
@@ -92,7 +73,7 @@ def run(
         place += [f"--work-tree={work_tree}"] if work_tree else []
         call = _Call(
             argv=[*prefix, "git", *FLAGS, *place, *args],
-            env=environment(config) | dict(env or {}),
+            env=_environment(config) | dict(env or {}),
             ends_at=time.monotonic() + timeout,
             limit=limit,
             fds=[config],
@@ -111,29 +92,6 @@ async def call(repo: Path | None, *args: str, **options: Any) -> Completed:
     return await asyncio.to_thread(run, repo, *args, **options)
 
 
-def environment(config_fd: int) -> dict[str, str]:
-    """Give the whole environment of a Git call whose global configuration is the open file ``config_fd``."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": "/nonexistent",
-        "LC_ALL": "C.UTF-8",
-        "TMPDIR": os.environ.get("TMPDIR", "/tmp"),  # noqa: S108  # what Git itself falls back to
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{config_fd}",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "false",
-        "SSH_ASKPASS": "false",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_LFS_SKIP_SMUDGE": "1",
-        "GIT_EDITOR": "false",
-        "GIT_PAGER": "cat",
-        **AUTHOR,
-    }
-
-
 def dated(timestamp: int) -> dict[str, str]:
     """Give the environment that dates a commit: ``timestamp`` is seconds since 1970, in UTC."""
     return {"GIT_AUTHOR_DATE": f"@{timestamp} +0000", "GIT_COMMITTER_DATE": f"@{timestamp} +0000"}
@@ -141,16 +99,20 @@ def dated(timestamp: int) -> dict[str, str]:
 
 @contextmanager
 def _global_config(repositories: Sequence[Path]) -> Iterator[int]:
-    """Open a sealed in-memory file that names ``repositories`` as safe: nobody else can write it."""
-    lines = ["[safe]"]
-    for path in repositories:
-        quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
-        lines += [f'\tdirectory = "{quoted}"', f'\tdirectory = "{quoted}/.git"']
-    fd = _memory(("\n".join(lines) + "\n").encode())
+    """Open an in-memory file that names ``repositories`` as safe: nobody else can write it."""
+    fd = _memory(safe_config(str(path) for path in repositories).encode())
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def _environment(config: int) -> dict[str, str]:
+    return environment(
+        path=os.environ.get("PATH", os.defpath),
+        tmp=os.environ.get("TMPDIR", "/tmp"),  # noqa: S108  # what Git itself falls back to
+        global_config=f"/proc/self/fd/{config}",
+    )
 
 
 def _memory(data: bytes) -> int:
