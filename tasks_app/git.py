@@ -1,0 +1,188 @@
+"""Call Git from the control plane the one safe way: bare repositories of ours and remotes that the rules allow.
+
+Nothing is inherited from the environment, no prompt, no hook, bounded output and time; the whole process group is dead
+when a call returns.
+"""
+
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from sandbox_supervisor.protocol import git_rules
+
+OUTPUT_LIMIT = 64 * 1024 * 1024
+TIMEOUT = 120.0
+COMPLAINT_LIMIT = 64 * 1024
+
+
+class GitFailed(Exception):
+    """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
+
+    def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.returncode = returncode
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text without its last line end."""
+        return self.stdout.decode("utf-8", "replace").rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """Where a call writes new objects instead of its repository, which it then only reads."""
+
+    folder: Path
+    alternate: Path
+
+    def environment(self) -> dict[str, str]:
+        return {"GIT_OBJECT_DIRECTORY": str(self.folder), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.alternate)}
+
+
+def run(
+    *args: str,
+    repo: Path | None = None,
+    objects: Objects | None = None,
+    stdin: BinaryIO | None = None,
+    timeout: float = TIMEOUT,
+    limit: int = OUTPUT_LIMIT,
+    memory: int | None = None,
+    safe: Sequence[str] = (),
+    accept: Sequence[int] = (0,),
+) -> Completed:
+    """Run ``git <args>`` on exactly ``repo`` (a bare repository; no discovery), or on none.
+
+    ``stdin`` is read from its current position; ``safe`` names further local repositories that the call may open;
+    ``memory`` bounds the address space of the Git process in bytes. An exit code outside ``accept`` raises GitFailed.
+    """
+    with _global_config([*([str(repo)] if repo else []), *safe]) as config:
+        argv = ["git", *git_rules.FLAGS, *([f"--git-dir={repo}"] if repo else []), *args]
+        env = _environment(config) | (objects.environment() if objects else {})
+        completed = _carry_out(argv, env, _Bounds(timeout, limit, memory), stdin, config)
+    if completed.returncode not in accept:
+        tail = completed.stderr.strip()[-2000:]
+        raise GitFailed(
+            "failed", f"git {args[0]}: {tail or completed.returncode}", returncode=completed.returncode, stderr=tail
+        )
+    return completed
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    timeout: float
+    limit: int
+    memory: int | None
+
+
+def _environment(config: int) -> dict[str, str]:
+    return git_rules.environment(
+        path=os.environ.get("PATH", os.defpath), tmp=tempfile.gettempdir(), global_config=f"/proc/self/fd/{config}"
+    )
+
+
+@contextmanager
+def _global_config(repositories: Sequence[str]) -> Iterator[int]:
+    """Open an in-memory file that names ``repositories`` as safe; nobody else can write it."""
+    fd = os.memfd_create("caisson-git", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, git_rules.safe_config(repositories).encode())
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _carry_out(argv: list[str], env: dict[str, str], bounds: _Bounds, stdin: BinaryIO | None, config: int) -> Completed:
+    ends_at = time.monotonic() + bounds.timeout
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            argv,
+            stdin=stdin if stdin is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            env=env,
+            cwd="/",
+            pass_fds=[config],
+            start_new_session=True,
+        )
+        try:
+            if bounds.memory:
+                _bound_memory(process.pid, bounds.memory)
+            output = _read(process, ends_at, bounds.limit)
+            _wait(process, ends_at)
+        except subprocess.TimeoutExpired:
+            raise GitFailed("timeout", f"git {_verb(argv)} did not end within {bounds.timeout:g} s") from None
+        finally:
+            returncode = _end(process)
+        size = complaints.seek(0, os.SEEK_END)
+        complaints.seek(max(0, size - COMPLAINT_LIMIT))
+        return Completed(
+            returncode=returncode, stdout=output, stderr=complaints.read(COMPLAINT_LIMIT).decode("utf-8", "replace")
+        )
+
+
+def _verb(argv: Sequence[str]) -> str:
+    skip = len(git_rules.FLAGS) + 1
+    return next((word for word in argv[skip:] if not word.startswith("-")), "")
+
+
+def _bound_memory(pid: int, limit: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
+
+
+def _read(process: subprocess.Popen[bytes], ends_at: float, limit: int) -> bytes:
+    pipe = process.stdout
+    assert pipe is not None  # noqa: S101 - a pipe was asked for
+    parts: list[bytes] = []
+    size = 0
+    with pipe, selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            left = ends_at - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                raise subprocess.TimeoutExpired("git", 0)
+            chunk = os.read(pipe.fileno(), 256 * 1024)
+            if not chunk:
+                return b"".join(parts)
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise GitFailed("too_big", f"git gave more than {limit} bytes")
+
+
+def _wait(process: subprocess.Popen[bytes], ends_at: float) -> None:
+    """Wait until the leader has ended, without reaping it: its group must not be named by a reused number."""
+    fd = os.pidfd_open(process.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(fd, selectors.EVENT_READ)
+            if not selector.select(max(0.0, ends_at - time.monotonic())):
+                raise subprocess.TimeoutExpired("git", 0)
+    finally:
+        os.close(fd)
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Kill what is left of the group: transport programs may outlive the ``git`` that started them."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
