@@ -1,0 +1,1 @@
+"""What ``./caisson`` does. ``setup`` needs the standard library only; everything else runs inside the project's ``.venv``."""

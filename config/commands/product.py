@@ -1,0 +1,176 @@
+"""Start, find and stop the embedded product: Redis, web, worker and beat under a process manager."""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from config.commands.processes import Layout, manager_settings
+
+START_PATIENCE = 60.0  # seconds until the console must answer
+STOP_PATIENCE = 60.0
+GLANCE = 0.1  # seconds between two looks
+
+
+class ProductProblem(Exception):  # noqa: N818 - what stands in a person's way, in words
+    """The product cannot be started or stopped; the message says what, where and how to fix it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What is known of a running product."""
+
+    pid: int
+    port: int
+    programs: dict[str, str]  # name → the process manager's word (RUNNING, BACKOFF, …)
+
+
+def running(layout: Layout) -> Running | None:
+    """Say what runs on this state directory, None when nothing does."""
+    try:
+        with _manager(layout) as manager:
+            programs = {str(each["name"]): str(each["statename"]) for each in manager.supervisor.getAllProcessInfo()}
+            pid = int(manager.supervisor.getPID())
+    except (OSError, HTTPException, xmlrpc.client.Error):
+        return None
+    return Running(pid=pid, port=int(json.loads((layout.run / "product.json").read_text())["port"]), programs=programs)
+
+
+def start(layout: Layout) -> bool:
+    """Start the product and wait until its console answers; False when it was already up. Raises ProductProblem.
+
+    Two callers at once start one product. The processes are detached: they outlive the caller.
+    """
+    with _alone(layout):
+        if running(layout):
+            return False
+        _require_free(layout.port)
+        layout.manager_config.write_text(manager_settings(layout), encoding="utf-8")
+        (layout.run / "product.json").write_text(json.dumps({"port": layout.port}), encoding="utf-8")
+        manager = _spawn(layout)
+        try:
+            _wait_until_answering(layout, manager)
+        except BaseException:
+            stop(layout)
+            raise
+    return True
+
+
+def stop(layout: Layout) -> bool:
+    """End beat, worker, web and Redis in this order and wait for it; False when nothing ran. Sandboxes are left alone."""
+    found = running(layout)
+    if found is None:
+        return False
+    with _manager(layout) as manager:
+        manager.supervisor.shutdown()
+    _wait_until_gone(found.pid)
+    return True
+
+
+def follow(layout: Layout) -> None:
+    """Return when the process manager of a running product has ended."""
+    found = running(layout)
+    if found:
+        _wait_until_gone(found.pid, patience=None)
+
+
+def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        "CAISSON_STATE_DIR": str(layout.state),
+        "CAISSON_PORT": str(layout.port),
+        "PYTHONPATH": str(layout.checkout),
+        "PYTHONUNBUFFERED": "1",
+    }
+    with layout.manager_log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "--configuration", str(layout.manager_config)],
+            cwd=layout.checkout,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _wait_until_answering(layout: Layout, manager: subprocess.Popen[bytes]) -> None:
+    give_up_at = time.monotonic() + START_PATIENCE
+    while not _answers(layout.port):
+        if manager.poll() is not None:
+            raise ProductProblem(f"the process manager ended at once (exit {manager.returncode}): {_tail(layout.manager_log)}")
+        if time.monotonic() > give_up_at:
+            raise ProductProblem(f"the console did not answer within {START_PATIENCE:.0f} s: {_tail(layout.state / 'logs/web.log')}")
+        time.sleep(GLANCE)
+
+
+def _answers(port: int) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/livez")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _require_free(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ProductProblem(
+                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): another program has it, or another state directory's "
+                "product. Choose another one: ./caisson up --port N, or set CAISSON_PORT."
+            ) from None
+
+
+def _wait_until_gone(pid: int, patience: float | None = STOP_PATIENCE) -> None:
+    give_up_at = None if patience is None else time.monotonic() + patience
+    while _exists(pid):
+        if give_up_at is not None and time.monotonic() > give_up_at:
+            raise ProductProblem(f"the process manager (pid {pid}) has not ended within {patience:.0f} s")
+        time.sleep(GLANCE)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return "\n  ".join(["", *lines[-12:], f"(from {log})"])
+
+
+@contextmanager
+def _manager(layout: Layout) -> Iterator[Any]:
+    transport = SupervisorTransport(None, None, f"unix://{layout.manager_socket}")
+    proxy = xmlrpc.client.ServerProxy("http://manager", transport=transport)
+    try:
+        yield proxy
+    finally:
+        transport.close()
+
+
+@contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    with (layout.run / "product.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

