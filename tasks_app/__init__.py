@@ -1,0 +1,1 @@
+"""The task record, and all that the control plane does to it."""

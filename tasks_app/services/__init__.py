@@ -1,0 +1,1 @@
+"""What the control plane does to a task: one verb per function."""
