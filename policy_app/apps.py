@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class PolicyConfig(AppConfig):
+    name = "policy_app"
+    verbose_name = "Runtime policy"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,199 @@
+"""Lay out a flow's graph as boxes and paths. Computed from the topology alone, never from a status.
+
+Units are SVG user units (CSS pixels at scale 1). Ranks run from top to bottom; the ordering that keeps crossings few comes from
+``fast_sugiyama``, which gives the same answer for the same graph.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fast_sugiyama import from_edges
+
+from sandbox_supervisor.protocol.flow import Flow, Node
+
+BOX_WIDTH, BOX_HEIGHT = 162, 46
+COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
+MARGIN = 8
+BEND = 6  # radius of a corner
+ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
+PILL_WIDTH, PILL_HEIGHT = 76, 38
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """One node; ``x`` and ``y`` are its upper left corner."""
+
+    key: str
+    x: int
+    y: int
+    width: int = BOX_WIDTH
+    height: int = BOX_HEIGHT
+
+    @property
+    def centre(self) -> int:
+        return self.x + self.width // 2
+
+    @property
+    def middle(self) -> int:
+        return self.y + self.height // 2
+
+    @property
+    def bottom(self) -> int:
+        return self.y + self.height
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A dependency: ``path`` is the line, ``head`` the arrow's point, both SVG path data."""
+
+    source: str
+    target: str
+    path: str
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arc:
+    """A rework: from the node that asks back to the one that works again. ``pill_*`` is where its count is written."""
+
+    source: str
+    target: str
+    max_rounds: int
+    path: str
+    head: str
+    pill_x: int
+    pill_y: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    width: int
+    height: int
+    boxes: tuple[Box, ...]  # in definition order
+    edges: tuple[Edge, ...]
+    arcs: tuple[Arc, ...]
+    finally_y: int | None  # where the band of ``finally`` nodes begins
+
+
+Point = tuple[float, float]
+
+
+def draw(flow: Flow) -> Picture:
+    """Lay out every node of ``flow``; the ``finally`` ones stand in a band of their own below the rest."""
+    left = MARGIN + sum(ARC for node in flow.nodes if node.rework)
+    left = max(left, MARGIN + PILL_WIDTH + BEND) if left > MARGIN else left
+    boxes, bends = _main_part(flow.nodes, left)
+    end = max((box.bottom for box in boxes.values()), default=MARGIN)
+    finally_y = end + ROW - BOX_HEIGHT if flow.finally_ else None
+    boxes |= _band(flow.finally_, left, (finally_y or end) + ROW - BOX_HEIGHT)
+    edges = tuple(
+        _edge(boxes[need], bends.get((need, node.key), ()), boxes[node.key])
+        for node in flow.all_nodes()
+        for need in node.needs
+    )
+    return Picture(
+        width=max((box.x + box.width for box in boxes.values()), default=0) + MARGIN,
+        height=max((box.bottom for box in boxes.values()), default=0) + MARGIN,
+        boxes=tuple(boxes[node.key] for node in flow.all_nodes()),
+        edges=edges,
+        arcs=tuple(_arcs(flow.nodes, boxes, left)),
+        finally_y=finally_y,
+    )
+
+
+def _main_part(nodes: tuple[Node, ...], left: int) -> tuple[dict[str, Box], dict[tuple[str, str], list[Point]]]:
+    """Place the nodes of the graph, and give the points that long edges pass on their way."""
+    edges = [(need, node.key) for node in nodes for need in node.needs]
+    joined = {key for edge in edges for key in edge}
+    loose = [node.key for node in nodes if node.key not in joined]
+    places: dict[str | int, Point] = {key: (COLUMN * index, 0.0) for index, key in enumerate(loose)}
+    hops: list[tuple[str | int, str | int]] = []
+    offset = float(COLUMN * len(loose))
+    for part, width, _, links in from_edges(edges, vertex_spacing=COLUMN) if edges else ():
+        top = max(y for _, (_, y) in part)
+        first = min(x for _, (x, _) in part)
+        places |= {name: (offset + x - first, (top - y) / COLUMN * ROW) for name, (x, y) in part}
+        hops += links
+        offset += width + COLUMN
+    at = {name: (round(left + x), round(MARGIN + y)) for name, (x, y) in places.items()}
+    boxes = {node.key: Box(key=node.key, x=at[node.key][0], y=at[node.key][1]) for node in nodes}
+    return boxes, _bends(edges, hops, {name: (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2) for name, (x, y) in at.items()})
+
+
+def _bends(
+    edges: Iterable[tuple[str, str]], hops: Iterable[tuple[str | int, str | int]], at: dict[str | int, Point]
+) -> dict[tuple[str, str], list[Point]]:
+    """Follow each long edge over its unnamed points, which the layout numbers where nodes have names."""
+    following: dict[str | int, list[str | int]] = defaultdict(list)
+    for source, target in hops:
+        following[source].append(target)
+    found: dict[tuple[str, str], list[Point]] = {}
+    for source in {source for source, _ in edges}:
+        for step in following[source]:
+            points: list[Point] = []
+            while isinstance(step, int):
+                points.append(at[step])
+                step = following[step][0]  # noqa: PLW2901 - walks to the end of one edge
+            found[source, step] = points
+    return found
+
+
+def _band(nodes: tuple[Node, ...], left: int, y: int) -> dict[str, Box]:
+    return {node.key: Box(key=node.key, x=left + COLUMN * index, y=y) for index, node in enumerate(nodes)}
+
+
+def _edge(source: Box, bends: Iterable[Point], target: Box) -> Edge:
+    if target.y <= source.y:  # neighbours in the band of ``finally``
+        across = f"M{source.x + source.width} {source.middle}H{target.x - 5}"
+        return Edge(source=source.key, target=target.key, path=across, head=_head_right(target.x - 7, target.middle))
+    points = [(float(source.centre), float(source.bottom)), *bends, (float(target.centre), float(target.y - 5))]
+    path = f"M{points[0][0]:g} {points[0][1]:g}" + "".join(
+        _step(before, after) for before, after in zip(points, points[1:], strict=False)
+    )
+    x, y = target.centre, target.y - 7
+    return Edge(source=source.key, target=target.key, path=path, head=f"M{x - 4} {y}h8l-4 6z")
+
+
+def _step(start: Point, end: Point) -> str:
+    """Go down, across in the gap above the next rank, and down again, with round corners."""
+    (x, y), (to_x, to_y) = start, end
+    if abs(to_x - x) < 1:
+        return f"V{to_y:g}"
+    level = max(y + BEND, _gap_above(to_y))
+    sign = 1 if to_x > x else -1
+    bend = min(BEND, abs(to_x - x) / 2)
+    return (
+        f"V{level - bend:g}Q{x:g} {level:g} {x + sign * bend:g} {level:g}"
+        f"H{to_x - sign * bend:g}Q{to_x:g} {level:g} {to_x:g} {level + bend:g}V{to_y:g}"
+    )
+
+
+def _gap_above(y: float) -> float:
+    """Give the level of the gap over the rank that ``y`` (a box's top or middle) belongs to."""
+    rank = round((y - MARGIN) / ROW)
+    return MARGIN + rank * ROW - (ROW - BOX_HEIGHT) / 2
+
+
+def _arcs(nodes: tuple[Node, ...], boxes: dict[str, Box], left: int) -> Iterable[Arc]:
+    for index, node in enumerate(each for each in nodes if each.rework):
+        assert node.rework is not None  # noqa: S101 - the generator keeps only those
+        source, target = boxes[node.key], boxes[node.rework.node]
+        x = left - ARC * (index + 1)
+        path = (
+            f"M{source.x} {source.middle}H{x + BEND}Q{x} {source.middle} {x} {source.middle - BEND}"
+            f"V{target.middle + BEND}Q{x} {target.middle} {x + BEND} {target.middle}H{target.x - 10}"
+        )
+        yield Arc(
+            source=node.key,
+            target=node.rework.node,
+            max_rounds=node.rework.max_rounds,
+            path=path,
+            head=_head_right(target.x - 11, target.middle),
+            pill_x=max(2, x - PILL_WIDTH // 2),
+            pill_y=(source.middle + target.middle - PILL_HEIGHT) // 2,
+        )
+
+
+def _head_right(x: int, y: int) -> str:
+    return f"M{x} {y - 4}v8l6-4z"

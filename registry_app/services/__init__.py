@@ -1,0 +1,1 @@
+"""Every write of this app: one module-level function per verb."""

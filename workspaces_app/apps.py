@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class WorkspacesConfig(AppConfig):
+    name = "workspaces_app"
+    verbose_name = "Workspaces"
+    default_auto_field = "django.db.models.BigAutoField"
