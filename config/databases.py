@@ -17,7 +17,11 @@ SQLITE_OPTIONS = {
 def database(url: str, state: Path) -> dict[str, Any]:
     """Give the ``DATABASES`` entry of ``url``; empty means SQLite in ``state``. Raises EnvironmentProblem."""
     if not url:
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": state / "caisson.sqlite3", "OPTIONS": dict(SQLITE_OPTIONS)}
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": state / "caisson.sqlite3",
+            "OPTIONS": dict(SQLITE_OPTIONS),
+        }
     settings = dict(environ.Env.db_url_config(url))
     engine = settings.get("ENGINE")
     if engine == "django.db.backends.sqlite3":

@@ -87,16 +87,26 @@ REDIS_URL = _key("REDIS_URL", str, "a Unix socket in the state directory", "Brok
 DEBUG = _key("CAISSON_DEBUG", _boolean, "false", "Django's debug pages; never on a machine that others reach.")
 HOSTS = _key("CAISSON_HOSTS", _words, "localhost,127.0.0.1,[::1]", "Host names that the console answers to.")
 ORIGINS = _key(
-    "CAISSON_ORIGINS", _words, "http://localhost:PORT,http://127.0.0.1:PORT", "Full origins that may open sockets and forms."
+    "CAISSON_ORIGINS",
+    _words,
+    "http://localhost:PORT,http://127.0.0.1:PORT",
+    "Full origins that may open sockets and forms.",
 )
 PROVIDERS = _key("CAISSON_PROVIDERS", _words, "local", "Installed sandbox providers; the policy revision chooses one.")
 LOCAL_ISOLATION = _key(
-    "CAISSON_LOCAL_ISOLATION", _one_of("auto", "bubblewrap", "none"), "auto", "What stands between a local sandbox and you."
+    "CAISSON_LOCAL_ISOLATION",
+    _one_of("auto", "bubblewrap", "none"),
+    "auto",
+    "What stands between a local sandbox and you.",
 )
 SANDBOX_IMAGE = _key("CAISSON_SANDBOX_IMAGE", str, "what `up` built", "Digest of the sandbox image for new tasks.")
 WORKER_THREADS = _key("CAISSON_WORKER_THREADS", _integer(1, 64), "8", "Threads of the embedded worker.")
-LOG_LEVEL = _key("CAISSON_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "Least level that is logged.")
-LOG_FORMAT = _key("CAISSON_LOG_FORMAT", _one_of("auto", "json", "console"), "auto", "auto: JSON unless a terminal reads it.")
+LOG_LEVEL = _key(
+    "CAISSON_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "Least level that is logged."
+)
+LOG_FORMAT = _key(
+    "CAISSON_LOG_FORMAT", _one_of("auto", "json", "console"), "auto", "auto: JSON unless a terminal reads it."
+)
 PRIVATE_REMOTES = _key(
     "CAISSON_PRIVATE_REMOTES", _words, "none", "Hosts on private addresses that repositories may be cloned from."
 )

@@ -18,7 +18,9 @@ CONTROL_SOCKET = RUN_DIR / "control.sock"  # where local sandboxes call the inte
 SECRET_KEY = _environment.get(env.SECRET_KEY, "") or state.generated(STATE_DIR, "secret_key")
 TOKEN_PEPPER_RING = tuple(
     tuple(part.split(":", 1))
-    for part in (_environment.get(env.TOKEN_PEPPER, "") or state.generated(STATE_DIR, "token_pepper", prefix="k1:")).split(",")
+    for part in (
+        _environment.get(env.TOKEN_PEPPER, "") or state.generated(STATE_DIR, "token_pepper", prefix="k1:")
+    ).split(",")
 )  # ((key id, hex), …), the first one signs
 
 # --- who may reach it ------------------------------------------------------------------------------------------------
@@ -124,7 +126,11 @@ CHANNEL_LAYERS = {
 STORAGES = {
     "default": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {"location": STATE_DIR / "files", "file_permissions_mode": 0o600, "directory_permissions_mode": 0o700},
+        "OPTIONS": {
+            "location": STATE_DIR / "files",
+            "file_permissions_mode": 0o600,
+            "directory_permissions_mode": 0o700,
+        },
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }

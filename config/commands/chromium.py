@@ -5,9 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-WHY_MISSING = (
-    "no Chromium: set CAISSON_CHROMIUM to one, put chromium on the PATH, or run as root on Debian or Ubuntu so that it can be installed"
-)
+WHY_MISSING = "no Chromium: set CAISSON_CHROMIUM to one, put chromium on the PATH, or run as root on Debian or Ubuntu so that it can be installed"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -28,7 +26,10 @@ def _from_debian() -> Path | None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return None
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]):
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"],
+    ):
         if subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode:
             return None
     return _on_path()

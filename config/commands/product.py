@@ -109,9 +109,13 @@ def _wait_until_answering(layout: Layout, manager: subprocess.Popen[bytes]) -> N
     give_up_at = time.monotonic() + START_PATIENCE
     while not _answers(layout.port):
         if manager.poll() is not None:
-            raise ProductProblem(f"the process manager ended at once (exit {manager.returncode}): {_tail(layout.manager_log)}")
+            raise ProductProblem(
+                f"the process manager ended at once (exit {manager.returncode}): {_tail(layout.manager_log)}"
+            )
         if time.monotonic() > give_up_at:
-            raise ProductProblem(f"the console did not answer within {START_PATIENCE:.0f} s: {_tail(layout.state / 'logs/web.log')}")
+            raise ProductProblem(
+                f"the console did not answer within {START_PATIENCE:.0f} s: {_tail(layout.state / 'logs/web.log')}"
+            )
         time.sleep(GLANCE)
 
 

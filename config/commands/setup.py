@@ -61,10 +61,14 @@ def check_git() -> None:
     try:
         said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        raise SetupProblem("Git is not installed or does not start; Caisson needs Git 2.38 or newer on the PATH.") from None
+        raise SetupProblem(
+            "Git is not installed or does not start; Caisson needs Git 2.38 or newer on the PATH."
+        ) from None
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found or (int(found[1]), int(found[2])) < GIT_NEEDED:
-        raise SetupProblem(f"Caisson needs Git 2.38 or newer; this is {said.strip()}. Install a newer Git and try again.")
+        raise SetupProblem(
+            f"Caisson needs Git 2.38 or newer; this is {said.strip()}. Install a newer Git and try again."
+        )
 
 
 def prepare(checkout: Path, requirements: str) -> Path:

@@ -14,7 +14,17 @@ from pathlib import Path
 
 from config.commands import chromium
 
-CODE = ("config", "workspaces_app", "policy_app", "registry_app", "tasks_app", "sandbox_providers", "sandbox_supervisor", "tests", "bench")
+CODE = (
+    "config",
+    "workspaces_app",
+    "policy_app",
+    "registry_app",
+    "tasks_app",
+    "sandbox_providers",
+    "sandbox_supervisor",
+    "tests",
+    "bench",
+)
 DATABASE_TESTS = ("tests/workspaces", "tests/policy", "tests/registry", "tests/tasks", "tests/api")
 
 

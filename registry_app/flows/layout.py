@@ -14,6 +14,7 @@ from sandbox_supervisor.protocol.flow import Flow, Node
 
 BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
+LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 BEND = 6  # radius of a corner
 ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
@@ -111,14 +112,38 @@ def _main_part(nodes: tuple[Node, ...], left: int) -> tuple[dict[str, Box], dict
     hops: list[tuple[str | int, str | int]] = []
     offset = float(COLUMN * len(loose))
     for part, width, _, links in from_edges(edges, vertex_spacing=COLUMN) if edges else ():
-        top = max(y for _, (_, y) in part)
-        first = min(x for _, (x, _) in part)
-        places |= {name: (offset + x - first, (top - y) / COLUMN * ROW) for name, (x, y) in part}
+        places |= _upright(part, offset, [node.key for node in nodes])
         hops += links
         offset += width + COLUMN
     at = {name: (round(left + x), round(MARGIN + y)) for name, (x, y) in places.items()}
     boxes = {node.key: Box(key=node.key, x=at[node.key][0], y=at[node.key][1]) for node in nodes}
     return boxes, _bends(edges, hops, {name: (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2) for name, (x, y) in at.items()})
+
+
+def _upright(part: list[tuple[str | int, Point]], offset: float, order: list[str]) -> dict[str | int, Point]:
+    """Turn one connected part so that ranks go down, and neighbours stand in definition order where there is a choice."""
+    top = max(y for _, (_, y) in part)
+    first, last = min(x for _, (x, _) in part), max(x for _, (x, _) in part)
+    known = sorted((y, order.index(name), x) for name, (x, y) in part if isinstance(name, str))
+    pairs = [(a, b) for a, b in zip(known, known[1:], strict=False) if a[0] == b[0]]
+    mirrored = sum(1 if b[2] > a[2] else -1 for a, b in pairs) < 0
+    return _apart(
+        {name: (offset + (last - x if mirrored else x - first), (top - y) / COLUMN * ROW) for name, (x, y) in part}
+    )
+
+
+def _apart(places: dict[str | int, Point]) -> dict[str | int, Point]:
+    """Push neighbours of one rank apart where the layout has put two boxes on one another (seen in dense graphs)."""
+    moved: dict[str | int, Point] = {}
+    by_rank: dict[float, list[tuple[float, str, str | int]]] = defaultdict(list)
+    for name, (x, y) in places.items():
+        by_rank[y].append((x, str(name), name))
+    for y, rank in by_rank.items():
+        free_from = -float("inf")
+        for x, _, name in sorted(rank, key=lambda each: each[:2]):
+            moved[name] = (max(x, free_from), y)
+            free_from = moved[name][0] + (COLUMN if isinstance(name, str) else LANE)
+    return moved
 
 
 def _bends(
