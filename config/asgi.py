@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-from django.core.asgi import get_asgi_application  # noqa: E402 - the settings module must be named first
+from django.core.asgi import get_asgi_application
 
 _http = get_asgi_application()
 
@@ -12,7 +12,6 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402 - needs a loaded app
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import OriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
-
 from tasks_app.live.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(

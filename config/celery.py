@@ -7,7 +7,7 @@ from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-from django.conf import settings  # noqa: E402 - the settings module must be named first
+from django.conf import settings
 
 app = Celery("caisson")
 app.conf.update(

@@ -1,6 +1,6 @@
-"""Read the environment: the only place that does, strictly, and every key is remembered for the reference page.
+"""Read the environment: the only place that does, strictly; every key is remembered for the reference page.
 
-A value that cannot be understood is an error that names the key, what it holds and what is allowed; it is never guessed.
+A value that cannot be understood is an error that names the key, what it holds and what is allowed; never guessed.
 A key ``X`` may be given as a file through ``X_FILE``; the file's content is stripped.
 """
 

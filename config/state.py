@@ -16,7 +16,7 @@ def prepare(state: Path) -> Path:
 
 
 def run_folder(state: Path) -> Path:
-    """Give the folder for sockets: ``run`` in the state directory, or a private one below /tmp when that path is too long.
+    """Give the folder for sockets: ``run`` in the state directory, or a private one below /tmp when that path is long.
 
     Repeating gives the same folder. Raises PermissionError when the one below /tmp belongs to somebody else.
     """
@@ -34,7 +34,7 @@ def run_folder(state: Path) -> Path:
 
 
 def generated(state: Path, name: str, *, prefix: str = "") -> str:
-    """Give the secret kept in ``secrets/<name>`` (0600), made on first use; two processes that race agree on one."""
+    """Give the secret kept in ``secrets/<name>`` (0600), made on first use; two that race agree on one."""
     path = state / "secrets" / name
     try:
         return path.read_text(encoding="ascii").strip()

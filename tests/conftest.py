@@ -28,7 +28,7 @@ def redis_server() -> Iterator[Path]:
 
     socket = settings.RUN_DIR / "redis.sock"
     server = subprocess.Popen(
-        [redis_program(), "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--daemonize", "no"],
+        [redis_program(), "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=settings.RUN_DIR,

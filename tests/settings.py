@@ -1,4 +1,4 @@
-"""The settings that tests run with: a state directory of their own for each process, everything else as in production."""
+"""The settings of tests: a state directory of its own for each process, everything else as in production."""
 
 import atexit
 import os

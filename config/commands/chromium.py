@@ -5,12 +5,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-WHY_MISSING = "no Chromium: set CAISSON_CHROMIUM to one, put chromium on the PATH, or run as root on Debian or Ubuntu so that it can be installed"
+WHY_MISSING = (
+    "no Chromium: set CAISSON_CHROMIUM to one, put chromium on the PATH, "
+    "or run as root on Debian or Ubuntu so that it can be installed"
+)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find() -> Path | None:
-    """Give the Chromium that CAISSON_CHROMIUM names, one on the path, Debian's (installed as root), or Playwright's own."""
+    """Give the one that CAISSON_CHROMIUM names, one on the path, Debian's (installed as root), or Playwright's."""
     named = os.environ.get("CAISSON_CHROMIUM")
     if named:
         return Path(named)

