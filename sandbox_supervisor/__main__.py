@@ -9,7 +9,7 @@ COMMANDS = {
     "runner": "sandbox_supervisor.runner.main",
     "shim": "sandbox_supervisor.runner.shim",
     "driver-host": "sandbox_supervisor.drivers.host",
-    "scripted-agent": "sandbox_supervisor.drivers.scripted",
+    "scripted-agent": "sandbox_supervisor.drivers.scripted.agent",
     "materialise": "sandbox_supervisor.materialise.command",
     "probe-isolation": "sandbox_supervisor.launcher.probe",
 }

@@ -36,13 +36,13 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def descendants(pid: int) -> list[Process]:
-    """Give every running process below ``pid``, nearest first. Zombies are not counted."""
+def descendants(pid: int, *, spare: int | None = None) -> list[Process]:
+    """Give every running process (no zombie) below ``pid``, nearest first, but not ``spare`` and its tree."""
     children = _children_by_parent()
     found: list[Process] = []
     level = [pid]
     while level:
-        level = [child for parent in level for child in children.get(parent, ())]
+        level = [child for parent in level for child in children.get(parent, ()) if child != spare]
         found += [process for child in level if (process := Process.of(child))]
     return found
 
@@ -59,8 +59,8 @@ def running_pids() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
 
 
-def kill_descendants(pid: int, timeout: float, *, number: signal.Signals = signal.SIGKILL) -> bool:
-    """Signal everything below ``pid`` again and again until nothing is left; False if ``timeout`` seconds were not enough.
+def kill_descendants(pid: int, timeout: float, *, spare: int | None = None) -> bool:
+    """Kill everything below ``pid`` again and again until nothing is left; False if that took over ``timeout`` seconds.
 
     Reaps the children of the calling process on the way. A tree that keeps forking is caught up with, because each
     round takes the newest ones as well.
@@ -68,13 +68,13 @@ def kill_descendants(pid: int, timeout: float, *, number: signal.Signals = signa
     ends_at = time.monotonic() + timeout
     while True:
         reap()
-        left = descendants(pid)
+        left = descendants(pid, spare=spare)
         if not left:
             return True
         if time.monotonic() > ends_at:
             return False
         for process in left:
-            process.signal(number)
+            process.signal(signal.SIGKILL)
         time.sleep(_PAUSE)
 
 

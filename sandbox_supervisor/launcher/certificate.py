@@ -1,0 +1,42 @@
+"""Make the key and certificate that a sandbox shows for all its life; they exist in memory only."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from ipaddress import ip_address
+
+_VALID_FOR = timedelta(days=3650)  # clients pin the fingerprint; the dates are a formality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    pem: bytes = field(repr=False)  # private key, then certificate
+    fingerprint: str  # sha-256 of the DER form, hex
+
+
+def make_certificate(name: str, host: str) -> Certificate:
+    """Give a fresh self-signed certificate (EC P-256) for ``name`` at the address ``host``."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + _VALID_FOR)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = certificate.public_bytes(serialization.Encoding.PEM)
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    return Certificate(pem=secret + public, fingerprint=sha256(der).hexdigest())

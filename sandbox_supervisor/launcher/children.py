@@ -1,0 +1,123 @@
+"""Start the processes that the launcher keeps: what each is given, and nothing else."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox_supervisor import processes
+from sandbox_supervisor.launcher import files
+from sandbox_supervisor.launcher.certificate import Certificate
+from sandbox_supervisor.protocol import codec, folder
+
+PYTHON_FLAGS = ("-P", "-s", "-B")
+_PASSED_ON = ("PATH", "LANG", "TZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What stays the same for the life of the launcher."""
+
+    identity: str
+    listening: socket.socket
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Children:
+    place: Path
+    order: folder.Order
+    instance: Instance
+    secrets: Mapping[str, Mapping[str, str]] = field(repr=False)  # recipient → key → value
+    nonce: str = field(repr=False)  # by which the supervisor knows its runner
+
+    def materialise(self) -> int:
+        """Start materialisation with its own secrets only; give the pid."""
+        with _handed_over(secrets=codec.encode(self.secrets.get("materialise", {}))) as fds:
+            return self._start(
+                [*self._python("materialise"), "--folder", str(self.place), "--secrets-fd", str(fds["secrets"])],
+                pass_fds=fds.values(),
+            )
+
+    def supervisor(self) -> int:
+        """Start a supervisor on the instance's socket, with the certificate and its own secrets; give the pid."""
+        listening = self.instance.listening.fileno()
+        bundle = codec.encode({**self.secrets.get("supervisor", {}), "runner_nonce": self.nonce})
+        with _handed_over(tls=self.instance.certificate.pem, secrets=bundle) as fds:
+            return self._start(
+                [
+                    *self._python("supervise"),
+                    *("--spec", str(self.place / folder.SPECIFICATION)),
+                    *("--folder", str(self.place)),
+                    *("--instance", self.instance.identity),
+                    *("--fingerprint", self.instance.certificate.fingerprint),
+                    *("--listen-fd", str(listening)),
+                    *("--tls-fd", str(fds["tls"])),
+                    *("--secrets-fd", str(fds["secrets"])),
+                ],
+                pass_fds=[listening, *fds.values()],
+            )
+
+    def runner(self) -> int:
+        """Start a runner behind the isolation that was ordered; give the pid of the outermost process.
+
+        Raises RuntimeError rather than start one with less.
+        """
+        from sandbox_supervisor import isolation
+
+        chosen = isolation.choose(self.order.tier, bwrap=self._bwrap())
+        if chosen.tier != self.order.tier:
+            raise RuntimeError(f"the sandbox was made for {self.order.tier}: {chosen.reason}")
+        ctl, work, repo = (self.place / name for name in ("ctl", "work", "repo"))
+        prefix = isolation.runner_prefix(
+            chosen, state_dir=Path(self.order.state), ctl_dir=ctl, repo=repo, work=work, image=Path(self.order.image)
+        )
+        return self._start(
+            [
+                *prefix,
+                *self._python("runner"),
+                *("--ctl-dir", str(ctl), "--work", str(work), "--repo", str(repo), "--image", self.order.image),
+                *("--isolation", chosen.tier, "--isolation-reason", chosen.reason),
+                *("--bwrap", str(chosen.bwrap or "")),
+                *("--memory", str(self.order.memory_limit or 0)),
+            ],
+            extra={"CAISSON_RUNNER_NONCE": self.nonce},
+        )
+
+    def _bwrap(self) -> Path | None:
+        """The image carries its own, so that an upgrade of the control plane never swaps it."""
+        carried = Path(self.order.image) / "bin" / "bwrap"
+        return carried if carried.exists() else None
+
+    def _python(self, name: str) -> list[str]:
+        return [self.order.python, *PYTHON_FLAGS, "-m", "sandbox_supervisor", name]
+
+    def _start(self, argv: list[str], *, pass_fds: Iterable[int] = (), extra: Mapping[str, str] | None = None) -> int:
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {"PYTHONPATH": self.order.image, folder.MARK: self.order.uid, **(extra or {})}
+        with Path(os.devnull).open("rb") as nothing:
+            process = subprocess.Popen(
+                argv,
+                stdin=nothing,
+                env=environment,
+                cwd=self.place,
+                pass_fds=tuple(pass_fds),
+                process_group=0,
+                preexec_fn=processes.die_with_parent,  # noqa: PLW1509  # one thread only
+            )
+        process.returncode = 0  # the keeper reaps by pid
+        return process.pid
+
+
+@contextmanager
+def _handed_over(**contents: bytes) -> Iterator[dict[str, int]]:
+    """Hold one memory file per content while a child inherits them."""
+    fds = {name: files.memory_file(f"caisson-{name}", data) for name, data in contents.items()}
+    try:
+        yield fds
+    finally:
+        for fd in fds.values():
+            os.close(fd)
