@@ -57,7 +57,8 @@ class Supervisor(Protocol):
 
     async def attempt_diff(self, attempt: str) -> bytes: ...
 
-    async def artefact(self, digest: str) -> bytes: ...
+    async def artefact(self, digest: str, offset: int, length: int) -> tuple[bytes, int]:
+        """Bytes of a stored artefact and its whole size. Raises NotFound."""
 
     def readiness(self) -> dict[str, str]:
         """Item → "ok" or what is wrong. Ready when all are ok."""

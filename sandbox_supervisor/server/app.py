@@ -1,0 +1,121 @@
+"""The routes, the bearer check in front of them, and the table that turns errors into problems."""
+
+import hmac
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sandbox_supervisor.server.attempts import AttemptPages, json
+from sandbox_supervisor.server.facade import Gone, NotFound, Supervisor
+from sandbox_supervisor.server.graph import GraphPages
+from sandbox_supervisor.server.problems import Problem
+from sandbox_supervisor.server.stream import Streams
+
+OPEN_PATHS = frozenset({"/healthz"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerIdentity:
+    """What ``/readyz`` echoes, so that the control plane knows whom it reached."""
+
+    instance: str
+    specification: str  # digest
+
+
+class Bearer:
+    """Lets nobody past without the token, whatever the path, so that strangers cannot learn which paths exist."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] in OPEN_PATHS):
+            await self._app(scope, receive, send)
+        elif self._admits(scope):
+            await self._app(scope, receive, send)
+        else:
+            refusal = Problem(401, "unauthenticated", "send the bearer token of this sandbox").response()
+            await refusal(scope, receive, send)
+
+    def _admits(self, scope: Scope) -> bool:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        return len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + self._token)
+
+
+class Probes:
+    def __init__(self, supervisor: Supervisor, identity: ServerIdentity) -> None:
+        self._supervisor = supervisor
+        self._identity = identity
+
+    async def healthz(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, request: Request) -> Response:
+        items = self._supervisor.readiness()
+        ready = all(word == "ok" for word in items.values())
+        body = {
+            "ready": ready,
+            "readiness": items,
+            "instance": self._identity.instance,
+            "specification": self._identity.specification,
+            "epoch": self._supervisor.epoch,
+        }
+        return json(body, 200 if ready else 503)
+
+
+def build(supervisor: Supervisor, *, token: str, identity: ServerIdentity) -> ASGIApp:
+    """Put the application together. Raises ValueError for an empty token."""
+    if not token:
+        raise ValueError("a supervisor without a bearer token would be open to everything in its sandbox")
+    probes = Probes(supervisor, identity)
+    app = Starlette(
+        routes=[
+            Route("/healthz", probes.healthz),
+            Route("/readyz", probes.readyz),
+            *GraphPages(supervisor).routes(),
+            *AttemptPages(supervisor).routes(),
+            WebSocketRoute("/v1/stream", Streams(supervisor).serve),
+        ],
+        exception_handlers={
+            Problem: _problem,
+            NotFound: _not_found,
+            Gone: _gone,
+            TimeoutError: _timeout,
+            HTTPException: _http,
+            Exception: _internal,
+        },
+    )
+    return Bearer(app, token)
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return Problem(404, "not_found", str(error)).response()
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Problem(503, "gone", str(error)).response()
+
+
+async def _timeout(request: Request, error: Exception) -> Response:
+    return Problem(408, "timeout", "the request did not arrive in time").response()
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
+    return Problem(error.status_code, code, error.detail).response()
+
+
+async def _internal(request: Request, error: Exception) -> Response:
+    return Problem(500, "internal_error", "the supervisor failed to answer; its log says why").response()

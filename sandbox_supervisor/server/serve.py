@@ -1,0 +1,79 @@
+"""Run the server on a listening socket that the launcher bound, until cancelled.
+
+``uvicorn.Server.serve`` is not used: it would take the process' signals and wake up ten times a second.
+"""
+
+import asyncio
+import contextlib
+import socket
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sandbox_supervisor.protocol.stream import MESSAGE_LIMIT
+from sandbox_supervisor.server.app import ServerIdentity, build
+from sandbox_supervisor.server.facade import Supervisor
+from sandbox_supervisor.server.tls import server_context
+
+__all__ = ["ServerIdentity", "serve"]
+
+SILENCE = 10.0  # seconds in which a new connection must bring a whole request head
+HEADER_LIMIT = 32 * 1024
+CONNECTIONS = 256  # agents share the loopback with this server
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection that brings no request: an idle one costs memory, and anything in the sandbox can open it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(SILENCE, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.scope is None and not self.transport.is_closing():
+            self.transport.abort()
+
+
+async def serve(
+    supervisor: Supervisor,
+    *,
+    listener: socket.socket,
+    pem: bytes,
+    token: str,
+    identity: ServerIdentity,
+    started: asyncio.Event | None = None,
+) -> None:
+    """Serve until cancelled, then close what is open: WebSockets with 1012, so that clients come back.
+
+    ``listener`` is bound and listening; ``pem`` is certificate and key. ``started`` is set when requests are answered.
+    """
+    context = server_context(pem)
+    config = uvicorn.Config(
+        build(supervisor, token=token, identity=identity),
+        http=_Impatient,
+        ws="websockets-sansio",
+        ws_max_size=MESSAGE_LIMIT,
+        ws_per_message_deflate=False,
+        ssl_context_factory=lambda config, default: context,
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_LIMIT,
+        timeout_graceful_shutdown=2,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    try:
+        if started is not None:
+            started.set()
+        await asyncio.get_running_loop().create_future()
+    finally:
+        with contextlib.suppress(AssertionError):  # from a WebSocket that is half through its handshake
+            await server.shutdown(sockets=[listener])
