@@ -1,4 +1,4 @@
-"""What the services of a task raise. The tree is that of ``workspaces_app.errors``; one table there maps it to problems."""
+"""What the services of a task raise; the tree is that of ``workspaces_app.errors``."""
 
 from typing import ClassVar
 
@@ -46,25 +46,25 @@ class KeyReused(Refused):
     default_code: ClassVar[str] = "idempotency_key_reused"
 
 
-class IllegalMove(ControlPlaneError):
+class IllegalMove(ControlPlaneError):  # noqa: N818 - named as a refusal
     """A transition that the tables do not know: a defect, never a person's mistake."""
 
     default_code: ClassVar[str] = "illegal_move"
 
 
-class Stale(ControlPlaneError):
+class Stale(ControlPlaneError):  # noqa: N818 - named as a refusal
     """Another writer was quicker; read again and decide again."""
 
     default_code: ClassVar[str] = "stale"
 
 
-class TokenRefused(ControlPlaneError):
+class TokenRefused(ControlPlaneError):  # noqa: N818 - named as a refusal
     """Not a task token of ours, or one for something else."""
 
     default_code: ClassVar[str] = "token_refused"
 
 
-class TokenEnded(ControlPlaneError):
+class TokenEnded(ControlPlaneError):  # noqa: N818 - named as a refusal
     """The token is ours, but the task's state no longer allows this with it."""
 
     default_code: ClassVar[str] = "token_ended"

@@ -1,6 +1,6 @@
 """The rows of a task: its record, its last contact, what it delivered, what was kept, what happened.
 
-No table holds nodes, attempts, sessions or messages: these belong to the supervisor. ``tests/architecture`` counts the models.
+No table holds nodes, attempts, sessions or messages: these are the supervisor's. A test counts the models.
 """
 
 from tasks_app.models.bookkeeping import IdempotencyRecord, Lease, Quota

@@ -25,7 +25,7 @@ class Task(models.Model):
     title = models.CharField(max_length=200)
     created_at = models.DateTimeField()
 
-    # frozen: what is asked
+    # what is asked (frozen)
     brief = models.TextField(blank=True)
     repository = models.ForeignKey("workspaces_app.Repository", on_delete=models.PROTECT, related_name="tasks")
     clone_url = models.CharField(max_length=2000)
@@ -36,7 +36,7 @@ class Task(models.Model):
     flow_version = models.ForeignKey("registry_app.FlowVersion", on_delete=models.PROTECT, related_name="tasks")
     inputs = models.JSONField(default=dict, blank=True)
     requires_delivery = models.BooleanField(default=False)
-    # frozen: what it depends on
+    # what it depends on (frozen)
     capability_digest = models.CharField(max_length=71)
     capabilities = models.JSONField(default=list, blank=True)
     policy_revision = models.ForeignKey("policy_app.PolicyRevision", on_delete=models.PROTECT, related_name="tasks")
@@ -51,7 +51,7 @@ class Task(models.Model):
     start_deadline = models.DurationField()
     rerun_patience = models.DurationField()
     archive_patience = models.DurationField()
-    # frozen: who carries it out
+    # who carries it out (frozen)
     provider = models.CharField(max_length=63)
     provider_version = models.CharField(max_length=63)
     template_reference = models.CharField(max_length=253, blank=True)
@@ -63,7 +63,7 @@ class Task(models.Model):
     specification = models.BinaryField()
     specification_digest = models.CharField(max_length=71)
 
-    # the lifecycle
+    # where it stands
     rev = models.BigIntegerField(default=0)
     status = word_field(Status, default=Status.PENDING)
     presence = word_field(Presence, default=Presence.NONE)
@@ -77,6 +77,7 @@ class Task(models.Model):
     endpoint = models.JSONField(null=True, blank=True, help_text="host, port, fingerprint of the supervisor")
     absent_since = models.DateTimeField(null=True, blank=True)
     absent_reads = models.PositiveIntegerField(default=0)
+    trouble = models.CharField(max_length=500, blank=True, help_text="Why the sandbox could not be created yet.")
     removal_reason = word_field(RemovalReason, default="", blank=True)
     removal_remaining = models.JSONField(default=list, blank=True)
     quota_held = models.BooleanField(default=True)
