@@ -55,7 +55,8 @@ class Objects:
     alternate: Path
 
     def environment(self) -> dict[str, str]:
-        return {"GIT_OBJECT_DIRECTORY": str(self.folder), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.alternate)}
+        quoted = str(self.alternate).replace("\\", "\\\\").replace('"', '\\"')  # the list is separated by colons
+        return {"GIT_OBJECT_DIRECTORY": str(self.folder), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
 def run(
@@ -80,9 +81,8 @@ def run(
         completed = _carry_out(argv, env, _Bounds(timeout, limit, memory), stdin, config)
     if completed.returncode not in accept:
         tail = completed.stderr.strip()[-2000:]
-        raise GitFailed(
-            "failed", f"git {args[0]}: {tail or completed.returncode}", returncode=completed.returncode, stderr=tail
-        )
+        said = f"git {_verb(args)}: {tail or completed.returncode}"
+        raise GitFailed("failed", said, returncode=completed.returncode, stderr=tail)
     return completed
 
 
@@ -129,7 +129,9 @@ def _carry_out(argv: list[str], env: dict[str, str], bounds: _Bounds, stdin: Bin
             output = _read(process, ends_at, bounds.limit)
             _wait(process, ends_at)
         except subprocess.TimeoutExpired:
-            raise GitFailed("timeout", f"git {_verb(argv)} did not end within {bounds.timeout:g} s") from None
+            raise GitFailed(
+                "timeout", f"git {_verb(argv[1 + len(git_rules.FLAGS) :])} did not end within {bounds.timeout:g} s"
+            ) from None
         finally:
             returncode = _end(process)
         size = complaints.seek(0, os.SEEK_END)
@@ -139,9 +141,15 @@ def _carry_out(argv: list[str], env: dict[str, str], bounds: _Bounds, stdin: Bin
         )
 
 
-def _verb(argv: Sequence[str]) -> str:
-    skip = len(git_rules.FLAGS) + 1
-    return next((word for word in argv[skip:] if not word.startswith("-")), "")
+def _verb(args: Sequence[str]) -> str:
+    """Give the name of the Git command, after the flags of ``git`` itself."""
+    words = iter(args)
+    for word in words:
+        if word == "-c":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def _bound_memory(pid: int, limit: int) -> None:

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from django.conf import settings
 
@@ -109,7 +108,7 @@ def ls_remote(remote: Remote, *patterns: str, timeout: float = git_rules.REMOTE_
             limit=REFS_LIMIT,
         )
     except git.GitFailed as failure:
-        explain(failure, remote)
+        raise problem_of(failure, remote) from failure
     return _refs(completed.text)
 
 
@@ -138,7 +137,7 @@ class _Meaning:
 _MEANINGS = (
     _Meaning(
         "remote_auth",
-        "It asks for a password, and nobody is ever prompted for one. Use an address that this machine may use as it is.",
+        "It asks for a password, and nobody is prompted for one. Use an address that this machine may use as it is.",
         ("could not read (username|password)", "terminal prompts disabled", "authentication failed", r"error: 401",
          r"permission denied \("),
     ),
@@ -162,19 +161,18 @@ _MEANINGS = (
 )  # fmt: skip
 
 
-def explain(failure: git.GitFailed, remote: Remote) -> NoReturn:
-    """Raise the RemoteProblem that a failed call with a remote means."""
+def problem_of(failure: git.GitFailed, remote: Remote) -> RemoteProblem:
+    """Say what a failed call with a remote means."""
     place = remote.url.text
     if failure.code == "timeout":
-        raise RemoteProblem("remote_timeout", f"{place} did not answer in time.", transient=True) from failure
+        return RemoteProblem("remote_timeout", f"{place} did not answer in time.", transient=True)
     if failure.code == "too_big":
-        raise RemoteProblem("remote_too_big", f"{place} answered more than is allowed.") from failure
-    for pattern, code, transient, hint in _MEANINGS:
-        if pattern.search(failure.stderr):
-            raise RemoteProblem(
-                code, f"{place}: {hint} ({last_line(failure.stderr)})", transient=transient
-            ) from failure
-    raise RemoteProblem("remote_failed", f"{place}: {last_line(failure.stderr)}", transient=True) from failure
+        return RemoteProblem("remote_too_big", f"{place} answered more than is allowed.")
+    for meaning in _MEANINGS:
+        if meaning.matches(failure.stderr):
+            text = f"{place}: {meaning.hint} ({last_line(failure.stderr)})"
+            return RemoteProblem(meaning.code, text, transient=meaning.transient)
+    return RemoteProblem("remote_failed", f"{place}: {last_line(failure.stderr)}", transient=True)
 
 
 def last_line(text: str) -> str:
