@@ -1,8 +1,8 @@
 """The event stream as it travels: from supervisor to control plane, and unchanged from there to the browser.
 
 Frames are JSON texts with a ``type``. An ``events`` frame covers every seq in ``(prev, upto]``: what is not among its
-events did not match the filter or was merged into a later one, and then ``merged`` names the range. A client that has applied
-``upto`` resumes there; a frame whose ``prev`` is not the last ``upto`` is a gap.
+events did not match the filter or was merged into a later one, and then ``merged`` names the range. A client that has
+applied ``upto`` resumes there; a frame whose ``prev`` is not the last ``upto`` is a gap.
 """
 
 from collections import deque
@@ -189,7 +189,11 @@ class HealthFrame(msgspec.Struct, frozen=True, kw_only=True, tag="health"):
     detail: str = ""
 
 
-ServerFrame = Resume | SnapshotFrame | EventsFrame | HeartbeatFrame | ErrorFrame | HealthFrame
+class TaskFrame(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
+    """From the control plane: the task's record changed; a hint to fetch it. Hints may be lost."""
+
+
+ServerFrame = Resume | SnapshotFrame | EventsFrame | HeartbeatFrame | ErrorFrame | HealthFrame | TaskFrame
 
 
 def read_server_frame(text: str | bytes) -> ServerFrame:
@@ -221,7 +225,7 @@ class Window:
     since: float = 0.0  # when the oldest outstanding frame was sent, or the last ack came
 
     def open(self) -> bool:
-        """Whether another frame may go; with nothing under way one of any size may, so that no event blocks for ever."""
+        """Whether another frame may go; with nothing under way one of any size may, lest an event block for ever."""
         return not self.outstanding or (self.events < self.credit.events and self.bytes < self.credit.bytes)
 
     def room(self) -> Credit:
@@ -237,7 +241,7 @@ class Window:
         self.upto = upto
 
     def ack(self, ack: Ack, *, now: float) -> None:
-        """Settle what ``ack`` covers; covering nothing new is no sign of life. Raises Malformed for what was never sent."""
+        """Settle what ``ack`` covers; one that covers nothing is no sign of life. Raises Malformed for the unsent."""
         if ack.seq > self.upto:
             raise Malformed("an ack for what was not sent")
         while self.outstanding and self._covers(ack, self.outstanding[0]):

@@ -1,1 +1,1 @@
-"""The HTTP and WebSocket endpoints of a supervisor, over TLS inside the sandbox. Only the control plane holds the bearer."""
+"""The HTTP and WebSocket endpoints of a supervisor, over TLS. Only the control plane holds the bearer."""

@@ -17,6 +17,7 @@ from sandbox_supervisor.server.problems import Problem
 from sandbox_supervisor.server.stream import Streams
 
 OPEN_PATHS = frozenset({"/healthz"})
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,8 @@ class Bearer:
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] in OPEN_PATHS):
-            await self._app(scope, receive, send)
-        elif self._admits(scope):
+        is_open = scope["type"] == "http" and scope["path"] in OPEN_PATHS
+        if is_open or self._admits(scope):
             await self._app(scope, receive, send)
         else:
             refusal = Problem(401, "unauthenticated", "send the bearer token of this sandbox").response()
@@ -82,40 +82,23 @@ def build(supervisor: Supervisor, *, token: str, identity: ServerIdentity) -> AS
             *AttemptPages(supervisor).routes(),
             WebSocketRoute("/v1/stream", Streams(supervisor).serve),
         ],
-        exception_handlers={
-            Problem: _problem,
-            NotFound: _not_found,
-            Gone: _gone,
-            TimeoutError: _timeout,
-            HTTPException: _http,
-            Exception: _internal,
-        },
+        exception_handlers=dict.fromkeys((Problem, NotFound, Gone, TimeoutError, HTTPException, Exception), _explain),
     )
     return Bearer(app, token)
 
 
-async def _problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return error.response()
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    return Problem(404, "not_found", str(error)).response()
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    return Problem(503, "gone", str(error)).response()
-
-
-async def _timeout(request: Request, error: Exception) -> Response:
-    return Problem(408, "timeout", "the request did not arrive in time").response()
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "refused")
-    return Problem(error.status_code, code, error.detail).response()
-
-
-async def _internal(request: Request, error: Exception) -> Response:
-    return Problem(500, "internal_error", "the supervisor failed to answer; its log says why").response()
+async def _explain(request: Request, error: Exception) -> Response:
+    match error:
+        case Problem():
+            problem = error
+        case NotFound():
+            problem = Problem(404, "not_found", str(error))
+        case Gone():
+            problem = Problem(503, "gone", str(error))
+        case TimeoutError():
+            problem = Problem(408, "timeout", "the request did not arrive in time")
+        case HTTPException(status_code=status, detail=detail):
+            problem = Problem(status, HTTP_CODES.get(status, "refused"), detail)
+        case _:
+            problem = Problem(500, "internal_error", "the supervisor failed to answer; its log says why")
+    return problem.response()

@@ -36,12 +36,11 @@ async def serve(request: Request, content: Content) -> Response:
     first, size = await content.read(0, CHUNK)
     wanted = _wanted(request, content, size)
     if wanted is None:
-        return _stream(content, 0, size, first, 200, headers)
-    start, stop = wanted
-    if start >= stop:
+        return _stream(content, headers, first, range(size), status=200)
+    if not wanted:
         raise Problem(416, "range_not_satisfiable", f"the content has {size} bytes", size=size)
-    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    return _stream(content, start, stop, first if start == 0 else b"", 206, headers)
+    headers["Content-Range"] = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
+    return _stream(content, headers, b"" if wanted.start else first, wanted, status=206)
 
 
 def _headers(content: Content) -> dict[str, str]:
@@ -58,33 +57,32 @@ def _headers(content: Content) -> dict[str, str]:
     return headers
 
 
-def _wanted(request: Request, content: Content, size: int) -> tuple[int, int] | None:
+def _wanted(request: Request, content: Content, size: int) -> range | None:
     found = RANGE.fullmatch(request.headers.get("range", ""))
     condition = request.headers.get("if-range")
     if found is None or (condition is not None and condition != f'"{content.etag}"'):
         return None
     first, last = found.groups()
     if first:
-        return int(first), min(int(last) + 1, size) if last else size
-    return (max(size - int(last), 0), size) if last else None
+        return range(int(first), min(int(last) + 1, size) if last else size)
+    return range(max(size - int(last), 0), size) if last else None
 
 
 def _stream(
-    content: Content, start: int, stop: int, first: bytes, status: int, headers: dict[str, str]
+    content: Content, headers: dict[str, str], first: bytes, wanted: range, *, status: int
 ) -> StreamingResponse:
-    headers["Content-Length"] = str(stop - start)
-    return StreamingResponse(
-        _chunks(content.read, start, stop, first), status, headers, media_type="application/octet-stream"
-    )
+    headers["Content-Length"] = str(len(wanted))
+    body = _chunks(content.read, wanted, first)
+    return StreamingResponse(body, status, headers, media_type="application/octet-stream")
 
 
-async def _chunks(read: Read, start: int, stop: int, first: bytes) -> AsyncIterator[bytes]:
-    data = first[: stop - start]
-    while start < stop:
+async def _chunks(read: Read, wanted: range, first: bytes) -> AsyncIterator[bytes]:
+    """Give the wanted bytes; ``first`` are those that were read already."""
+    data = first[: len(wanted)]
+    while wanted:
         if not data:
-            data, _ = await read(start, min(CHUNK, stop - start))
+            data, _ = await read(wanted.start, min(CHUNK, len(wanted)))
         if not data:
             raise Shortened
         yield data
-        start += len(data)
-        data = b""
+        wanted, data = wanted[len(data) :], b""

@@ -1,7 +1,7 @@
 """Merge text events of one source when a subscription runs above its budget. Pure; no event is ever left out unnamed.
 
-Order is kept: within one attempt only neighbours of the same source are joined, and a joined event takes the place and seq
-of its last part.
+Order is kept: within one attempt only neighbours of the same source are joined, and a joined event takes the place and
+seq of its last part.
 """
 
 from collections.abc import Iterable

@@ -30,7 +30,7 @@ class _Impatient(H11Protocol):
         self._patience = self.loop.call_later(SILENCE, self._give_up)
 
     def _give_up(self) -> None:
-        if self.scope is None and not self.transport.is_closing():
+        if getattr(self, "scope", None) is None and not self.transport.is_closing():
             self.transport.abort()
 
 

@@ -1,4 +1,4 @@
-"""``WS /v1/stream``: one conversation with one subscriber. Errors are frames after the accept, then a close with a code."""
+"""``WS /v1/stream``: a conversation with one subscriber. Errors are frames after the accept, then a close."""
 
 import asyncio
 
@@ -37,6 +37,10 @@ class Streams:
 
     async def serve(self, socket: WebSocket) -> None:
         await socket.accept()
+        if self.open >= MOST_STREAMS:
+            refusal = Refusal(CloseCode.TOO_MANY, "too_many_streams", f"at most {MOST_STREAMS} at once")
+            await _refuse(socket, refusal)
+            return
         self.open += 1
         try:
             await self._serve(socket)
@@ -45,8 +49,6 @@ class Streams:
 
     async def _serve(self, socket: WebSocket) -> None:
         try:
-            if self.open > MOST_STREAMS:
-                raise Refusal(CloseCode.TOO_MANY, "too_many_streams", f"at most {MOST_STREAMS} at once")
             await Conversation(self._supervisor, socket).run()
         except* WebSocketDisconnect:
             pass
@@ -97,14 +99,7 @@ class Conversation:
             case Ack() if self._subscription is None:
                 raise Refusal(CloseCode.PROTOCOL, "no_subscribe", "an ack before the first subscribe")
             case Ack():
-                self._acknowledge(frame)
-
-    def _acknowledge(self, ack: Ack) -> None:
-        assert self._subscription is not None
-        try:
-            self._subscription.ack(ack)
-        except Malformed as error:
-            raise Refusal(CloseCode.PROTOCOL, "malformed", str(error)) from None
+                _acknowledge(self._subscription, frame)
 
     async def _replace(self, group: asyncio.TaskGroup, wish: Subscribe) -> None:
         if self._sender is not None:
@@ -115,6 +110,13 @@ class Conversation:
 
     async def _send(self, data: bytes) -> None:
         await self._socket.send_text(data.decode())
+
+
+def _acknowledge(subscription: Subscription, ack: Ack) -> None:
+    try:
+        subscription.ack(ack)
+    except Malformed as error:
+        raise Refusal(CloseCode.PROTOCOL, "malformed", str(error)) from None
 
 
 def _first(group: BaseExceptionGroup[Refusal]) -> Refusal:

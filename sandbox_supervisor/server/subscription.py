@@ -152,7 +152,7 @@ class Subscription:
             raise SlowConsumer from None
 
     async def _beat(self) -> None:
-        """Send the head when it is time; first name what a filter passed over, so that the client can resume near it."""
+        """Send the head when it is time; first name what a filter passed over, so that the client resumes near it."""
         now = time.monotonic()
         if self.window.overdue(now):
             raise SlowConsumer
