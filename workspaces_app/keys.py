@@ -63,7 +63,7 @@ def seal(key: Key) -> Digest:
 
 def opens(key: Key, kept: Digest) -> bool:
     """Say in constant time whether ``kept`` was made of ``key``; no longer once its pepper has left the ring."""
-    pepper = dict(settings.TOKEN_PEPPER_RING).get(kept.pepper_id)
+    pepper = next((hexadecimal for name, hexadecimal in settings.TOKEN_PEPPER_RING if name == kept.pepper_id), None)
     return pepper is not None and hmac.compare_digest(_mac(pepper, key), kept.digest)
 
 
