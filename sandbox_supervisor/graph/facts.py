@@ -16,6 +16,17 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """A supervisor took over this log. ``alive_until`` is the instant of the last commit of the one before it (None: none
+    was); the time since then counts against no attempt. ``same_boot`` is False after a reboot: instants start anew."""
+
+    boot: int
+    alive_until: float | None = None
+    same_boot: bool = True
+    data: dict[str, Any] = field(default_factory=dict)  # what else ``supervisor.started`` says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateOpened:
     """The control plane said ``running`` for this round."""
 
@@ -66,6 +77,13 @@ class Asked:
     """An attempt (or an approval) waits for a person. The row is new and open."""
 
     request: RequestRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finishing:
+    """The attempt's tree is proven empty and what it left is being stored. Stops its clocks. Optional."""
+
+    attempt: AttemptId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +144,15 @@ class Commanded:
 
 
 Fact = (
-    GateOpened
+    Restarted
+    | GateOpened
     | GateClosed
     | Dispatched
     | Prepared
     | Spawned
     | Progress
     | Asked
+    | Finishing
     | Succeeded
     | Failed
     | Ended

@@ -4,6 +4,7 @@ An instant is seconds of ``CLOCK_BOOTTIME`` (float) of the boot in which it was 
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from sandbox_supervisor.protocol.messages import CommandOutcome, Failure
@@ -43,14 +44,27 @@ class Identity:
     boot_id: str
 
 
+class StalePlan(StrEnum):
+    """What is to become of a stale node once its inputs have settled."""
+
+    RUN = "run"  # run again, unless the inputs turn out unchanged
+    KEEP = "keep"  # keep its old result either way; not decided yet whether it is still up to date
+    KEPT = "kept"  # decided: inputs differ, the old result stays in use
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphRow:
+    task: str = ""
+    inputs: dict[str, Any] = field(default_factory=dict)  # frozen
+    attempts_limit: int = 10_000  # in all rounds together
+    attempts: int = 0  # made so far
     state: GraphState = GraphState.RUNNING
     round: int = 1
     gate_round: int = 0  # the highest round that the control plane has said ``running`` for
     stopped: str | None = None  # reason, once the control plane has said ``ended`` for this round
     cancel_mode: str | None = None
-    in_finally: bool = False
+    in_finally: bool = False  # the body has ended with ``outcome``; the ``finally`` nodes run
+    outcome: GraphState | None = None
     failure: Failure | None = None
     max_parallel: int = 0
     rework_rounds: int = 0
@@ -83,11 +97,15 @@ class NodeRow:
     result_commit: str | None = None  # what dependants get; the base for a node that passes through
     output_digest: str | None = None  # of result commit tree, artefacts and result
     result: Any = None
+    fired: bool = False  # the join fired in this generation
+    stale: StalePlan | None = None  # set exactly while the state is stale
+    superseded: bool = False  # a rework replaced its inputs while it ran: it waits anew once its attempt has ended
     outcome: str | None = None  # succeeded | failed | skipped | cancelled | unreachable, for ``when``
     failure: Failure | None = None
-    consumed: dict[str, str] = field(default_factory=dict)  # need → output digest when the join fired
+    consumed: dict[str, str] = field(default_factory=dict)  # settled need → its output digest when the join fired
     feedback: tuple[Feedback, ...] = ()
-    node_seconds: float = 0.0  # consumed of timeout.node in this generation
+    node_seconds: float = 0.0  # consumed of timeout.node in this generation; waiting for input counts
+    clock_since: float | None = None  # instant at which the node's clock was last started, None while stopped
     started_at: str | None = None
     ended_at: str | None = None
     rev: int = 0
