@@ -1,17 +1,16 @@
 """Ask remotes questions: who may be asked, within which time, and what their refusals mean."""
 
-import ipaddress
 import re
-import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from django.conf import settings
 
 from sandbox_supervisor.protocol import git_rules
 from sandbox_supervisor.protocol.git_rules import RemoteUrl, UrlKind
 from tasks_app import git
+from workspaces_app.errors import Refused, Unavailable
+from workspaces_app.models import Workspace
+from workspaces_app.remotes import addresses_of
+from workspaces_app.services.repositories import checked_address
 
 REFS_LIMIT = 32 * 1024 * 1024  # bytes of an ls-remote answer
 DEFAULT_PORTS = {UrlKind.HTTP: 80, UrlKind.HTTPS: 443}
@@ -39,57 +38,32 @@ class Remote:
         return (self.url.path,) if self.url.is_local else ()
 
 
-def open_remote(address: str) -> Remote:
-    """Check an address against the rules. Raises RemoteProblem.
+def open_remote(address: str, *, workspace: Workspace) -> Remote:
+    """Check an address by the rules of its workspace, now, and pin it. Raises RemoteProblem.
 
-    A host that resolves to a private address is refused unless ``CAISSON_PRIVATE_REMOTES`` names it; plain ``http`` is
-    for such named hosts only. The addresses found are pinned, so that a second look-up cannot lead elsewhere.
+    The host is looked up once: what was checked is where the connection goes, whatever a second look-up would say.
     """
+    found: list[str] = []
+
+    def resolve(host: str) -> Collection[str]:
+        found.extend(addresses_of(host))
+        return found
+
     try:
-        url = git_rules.parse_url(address)
-    except git_rules.UrlRefused as refusal:
-        raise RemoteProblem(refusal.code, refusal.message) from None
-    if url.is_local:
-        return _local(url)
-    trusted = url.host in {host.lower() for host in settings.PRIVATE_REMOTES}
-    if url.kind is UrlKind.HTTP and not trusted:
-        raise RemoteProblem("url_scheme", f"Use https for {url.host}; http is for hosts in CAISSON_PRIVATE_REMOTES.")
-    addresses = _resolve(url)
-    if not trusted:
-        _refuse_private(url, addresses)
-    return Remote(url=url, flags=_pinned(url, addresses))
-
-
-def _local(url: RemoteUrl) -> Remote:
-    path = Path(url.path)
-    if not path.is_dir():
-        raise RemoteProblem("remote_missing", f"There is no repository at {path}.")
-    return Remote(url=url)
-
-
-def _resolve(url: RemoteUrl) -> tuple[str, ...]:
-    try:
-        found = socket.getaddrinfo(url.host, url.port or DEFAULT_PORTS.get(url.kind, 22), type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise RemoteProblem(
-            "remote_unreachable", f"The host {url.host} was not found: {error}.", transient=True
-        ) from None
-    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _refuse_private(url: RemoteUrl, addresses: Sequence[str]) -> None:
-    if any(not ipaddress.ip_address(address.split("%")[0]).is_global for address in addresses):
-        raise RemoteProblem(
-            "remote_private",
-            f"{url.host} is on a private address. Name it in CAISSON_PRIVATE_REMOTES if it is meant.",
-        )
+        url = git_rules.parse_url(checked_address(workspace, address, resolve=resolve))
+    except Unavailable as unavailable:
+        raise RemoteProblem(unavailable.code, unavailable.message, transient=True) from None
+    except Refused as refused:
+        code = "remote_missing" if refused.code == "path_missing" else refused.code
+        raise RemoteProblem(code, refused.message) from None
+    return Remote(url=url, flags=_pinned(url, found))
 
 
 def _pinned(url: RemoteUrl, addresses: Sequence[str]) -> tuple[str, ...]:
     port = url.port or DEFAULT_PORTS.get(url.kind)
-    if port is None:
+    if port is None or not addresses:
         return ()
-    shown = ",".join(f"[{address}]" if ":" in address else address for address in addresses)
+    shown = ",".join(f"[{address}]" if ":" in address else address for address in sorted(addresses))
     return ("-c", f"http.curloptResolve={url.host}:{port}:{shown}")
 
 

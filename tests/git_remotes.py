@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from sandbox_supervisor.protocol.git_rules import parse_url
+from tasks_app.remotes import Remote
+
 ENVIRONMENT = {
     "PATH": os.environ.get("PATH", os.defpath),
     "HOME": "/nonexistent",
@@ -67,6 +70,11 @@ class Project:
     def move(self, branch: str, commit: str) -> None:
         """Put a commit on a branch of the remote behind the control plane's back."""
         git(self.clone, "push", "--quiet", "--force", str(self.remote), f"{commit}:refs/heads/{branch}")
+
+
+def reach(address: str) -> Remote:
+    """Give a remote without asking whether a workspace may use it."""
+    return Remote(url=parse_url(address))
 
 
 def make_project(folder: Path) -> Project:

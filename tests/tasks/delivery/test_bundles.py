@@ -6,16 +6,15 @@ from pathlib import Path
 import pytest
 
 from tasks_app import git as our_git
-from tasks_app.remotes import open_remote
 from tasks_app.services.delivery import bundle, limits, mirror
-from tests.git_remotes import Project, git
+from tests.git_remotes import Project, git, reach
 
 BRANCH = "caisson/work"
 
 
 @pytest.fixture
 def mirrored(project: Project) -> Path:
-    return mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main")
+    return mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main")
 
 
 def refusal(path: Path, mirrored: Path, *, base: str, commit: str) -> str:
@@ -183,7 +182,7 @@ def test_a_merge_that_brings_older_history_of_the_remote_is_taken(project):
     git(project.clone, "checkout", "--quiet", "--detach", newer)
     git(project.clone, "merge", "--quiet", "--no-edit", side)
     commit = git(project.clone, "rev-parse", "HEAD")
-    mirrored = mirror.prepare(open_remote(str(project.remote)), commit=newer, ref="refs/heads/main")
+    mirrored = mirror.prepare(reach(str(project.remote)), commit=newer, ref="refs/heads/main")
     with bundle.unpacked(project.bundle(commit, branch=BRANCH), mirrored) as objects:
         bundle.check_descent(mirrored, objects, base=newer, commit=commit)
 
@@ -193,7 +192,7 @@ def test_a_mirror_is_filled_without_the_remotes_hooks_or_programs(project, tmp_p
     for key in ("core.fsmonitor", "core.alternateRefsCommand", "uploadpack.packObjectsHook"):
         git(project.remote, "config", key, f"touch {sentinel}")
     (project.remote / "objects" / "info" / "alternates").write_text(f"{project.clone}/.git/objects\n")
-    mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main")
+    mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main")
     assert not sentinel.exists()
 
 
@@ -201,7 +200,7 @@ def test_a_damaged_mirror_is_built_again(project, mirrored):
     for file in (*mirrored.glob("objects/pack/*"), *mirrored.glob("objects/??/*")):
         file.chmod(0o600)
         file.write_bytes(b"damaged")
-    again = mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main")
+    again = mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main")
     assert our_git.run("cat-file", "-t", project.base, repo=again).text == "commit"
 
 
@@ -209,7 +208,7 @@ def test_a_mirror_that_was_removed_is_built_again(project, mirrored):
     import shutil
 
     shutil.rmtree(mirrored)
-    assert mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main") == mirrored
+    assert mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main") == mirrored
     assert (mirrored / "objects").is_dir()
 
 
@@ -217,7 +216,7 @@ def test_a_baseline_whose_branch_has_moved_on_is_fetched_by_its_id(project):
     newer = project.commit({"n.txt": "n"})
     project.move("main", newer)
     project.move("unrelated", project.base)
-    path = mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main")
+    path = mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main")
     assert our_git.run("cat-file", "-t", project.base, repo=path).text == "commit"
 
 
@@ -225,5 +224,5 @@ def test_a_baseline_that_the_remote_lost_is_said_so(project):
     from tasks_app.remotes import RemoteProblem
 
     with pytest.raises(RemoteProblem) as problem:
-        mirror.prepare(open_remote(str(project.remote)), commit="1" * 40, ref="refs/heads/main")
+        mirror.prepare(reach(str(project.remote)), commit="1" * 40, ref="refs/heads/main")
     assert problem.value.code in {"baseline_missing", "remote_failed"}

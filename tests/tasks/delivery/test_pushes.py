@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks_app import git as our_git
-from tasks_app.remotes import Remote, RemoteProblem, open_remote
+from tasks_app.remotes import Remote, RemoteProblem
 from tasks_app.services.delivery import bundle, mirror, push
-from tests.git_remotes import Project, git
+from tests.git_remotes import Project, git, reach
 
 BRANCH = "caisson/work"
 
@@ -22,14 +22,14 @@ class Prepared:
         self.push = push.Push(branch=BRANCH, commit=commit, expected="")
 
     def go(self, remote: Remote | None = None, **changes: str) -> None:
-        remote = remote or open_remote(str(self.project.remote))
+        remote = remote or reach(str(self.project.remote))
         push.carry_out(replace(self.push, **changes), remote, mirror=self.mirror, objects=self.objects)
 
 
 @pytest.fixture
 def prepared(project: Project) -> Iterator[Prepared]:
     commit = project.commit({"a.txt": "a"})
-    path = mirror.prepare(open_remote(str(project.remote)), commit=project.base, ref="refs/heads/main")
+    path = mirror.prepare(reach(str(project.remote)), commit=project.base, ref="refs/heads/main")
     with bundle.unpacked(project.bundle(commit, branch=BRANCH), path) as objects:
         yield Prepared(project, path, objects, commit)
 
@@ -80,36 +80,36 @@ def test_a_branch_that_moves_while_the_push_is_under_way_is_a_conflict(prepared,
     other = prepared.project.commit({"b.txt": "b"})
     http_remote.faults.before_push = lambda: prepared.project.move(BRANCH, other)
     with pytest.raises(push.PushConflict):
-        prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+        prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert prepared.project.refs()[f"refs/heads/{BRANCH}"] == other
 
 
 def test_a_push_whose_answer_was_lost_is_done_when_the_remote_shows_it(prepared, http_remote):
     http_remote.faults.lose_push_answers = 1
-    prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+    prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert http_remote.faults.lost.is_set()
     assert prepared.project.refs()[f"refs/heads/{BRANCH}"] == prepared.push.commit
 
 
 def test_a_push_over_http_arrives(prepared, http_remote):
-    prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+    prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert prepared.project.refs()[f"refs/heads/{BRANCH}"] == prepared.push.commit
 
 
 def test_a_push_that_needs_a_password_is_refused_without_a_prompt(prepared, http_remote):
     http_remote.faults.ask_password = True
     with pytest.raises(RemoteProblem) as problem:
-        prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+        prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert (problem.value.code, problem.value.transient) == ("remote_auth", False)
 
 
 def test_a_remote_with_trouble_of_its_own_may_be_tried_again(prepared, http_remote):
     http_remote.faults.status = 503
     with pytest.raises(RemoteProblem) as problem:
-        prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+        prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert problem.value.transient
     http_remote.faults.status = 0
-    prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+    prepared.go(reach(f"{http_remote.url}/remote.git"))
 
 
 @pytest.mark.parametrize("name", ["pre-receive", "update", "post-receive", "post-update", "reference-transaction"])
@@ -158,7 +158,7 @@ def worktree_remote(prepared) -> Path:
 
 def test_a_branch_that_is_checked_out_at_the_remote_is_refused_with_the_way_out(prepared, worktree_remote):
     with pytest.raises(push.PushRefused) as refused:
-        prepared.go(open_remote(str(worktree_remote)), expected=prepared.project.base)
+        prepared.go(reach(str(worktree_remote)), expected=prepared.project.base)
     assert refused.value.code == "branch_checked_out"
     assert "Check out another branch" in refused.value.message
 
@@ -171,13 +171,13 @@ def test_a_remote_that_updates_its_checked_out_files_runs_no_filter(prepared, wo
     (worktree_remote / ".git" / "info" / "attributes").write_text("* filter=x\n")
     hook(worktree_remote / ".git", "push-to-checkout", f"touch {sentinel}")
     with pytest.raises(push.PushRefused):
-        prepared.go(open_remote(str(worktree_remote)), expected=prepared.project.base)
+        prepared.go(reach(str(worktree_remote)), expected=prepared.project.base)
     assert not sentinel.exists()
 
 
 def test_a_remote_that_is_not_bare_takes_another_branch(prepared, worktree_remote):
     git(worktree_remote, "checkout", "--quiet", "main")
-    prepared.go(open_remote(str(worktree_remote)), expected=prepared.project.base)
+    prepared.go(reach(str(worktree_remote)), expected=prepared.project.base)
     assert git(worktree_remote, "rev-parse", BRANCH) == prepared.push.commit
 
 
@@ -191,7 +191,7 @@ def test_a_branch_below_an_existing_branch_is_refused_by_name(prepared):
 def test_a_rule_of_the_remote_that_declines_is_final(prepared, http_remote):
     hook(prepared.project.remote, "pre-receive", "echo 'no thank you' >&2; exit 1")
     with pytest.raises(push.PushRefused) as refused:
-        prepared.go(open_remote(f"{http_remote.url}/remote.git"))
+        prepared.go(reach(f"{http_remote.url}/remote.git"))
     assert refused.value.code == "push_declined"
 
 
@@ -208,5 +208,5 @@ def test_a_remote_that_forbids_rewriting_refuses_an_unrelated_second_delivery(pr
 def test_a_branch_name_outside_the_rules_is_refused_before_the_network(prepared, http_remote, branch):
     asked = len(http_remote.faults.requests)
     with pytest.raises(push.PushRefused):
-        prepared.go(open_remote(f"{http_remote.url}/remote.git"), branch=branch)
+        prepared.go(reach(f"{http_remote.url}/remote.git"), branch=branch)
     assert len(http_remote.faults.requests) == asked
