@@ -1,6 +1,6 @@
 """Every verdict about a task, as one pure function of facts. Imports nothing of Django.
 
-Heartbeats, sweeps, API calls and jobs gather facts, call ``decide`` and hand the result to ``services/lifecycle.apply``.
+Heartbeats, sweeps, API calls and jobs gather facts, call ``decide`` and let ``services/lifecycle`` write the result.
 The simulator in the tests runs the same function.
 """
 
@@ -26,6 +26,7 @@ from tasks_app.kernel.facts import (
 from tasks_app.kernel.person import judge_cancel, judge_delete, judge_retention
 from tasks_app.kernel.sandbox import judge_creation, judge_presence, judge_start_deadline
 from tasks_app.kernel.supervisor import (
+    NOT_NEWS,
     Admission,
     admit,
     desired,
@@ -54,11 +55,11 @@ JUDGEMENTS = (
 def decide(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> Decision:
     """Say what the facts mean at ``now`` (database clock, UTC).
 
-    A heartbeat that is not news of the bound life is noted and otherwise not there. Deciding again on the result
+    A heartbeat of another life, or an older one, is noted and otherwise not there. Deciding again on the result
     settles: it may say one thing more (a reopened graph that has already ended again), then nothing.
     """
     decision = NOTHING
-    if seen.report is not None and admit(task, seen.report) is not Admission.ADMITTED:
+    if seen.report is not None and admit(task, seen.report) in NOT_NEWS:
         decision = judge_order(task, seen.report)
         seen = replace(seen, report=None)
     for judge in JUDGEMENTS:

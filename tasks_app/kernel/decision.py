@@ -87,6 +87,4 @@ NOTHING = Decision()
 
 def failed(code: FailureCode, stage: str, message: str, **facts: Any) -> Decision:
     """Give the verdict *failed* with its reason."""
-    return Decision(
-        status=Status.FAILED, failure=Failure(code=code, stage=stage, message=message, facts=facts)
-    )
+    return Decision(status=Status.FAILED, failure=Failure(code=code, stage=stage, message=message, facts=facts))

@@ -86,7 +86,7 @@ class Seen:
     creation: Creation | None = None
     cause: str = ""  # the provider's own words about ``creation``
     probe: bool | None = None  # whether the supervisor answered when asked directly
-    watching_since: datetime | None = None  # since when silence was really listened to; None: silence is not judged here
+    watching_since: datetime | None = None  # since when somebody listened; None: silence is not judged here
     proof: Proof = Proof.NOT_ASKED
     archive_stored: bool = False
     clock_trusted: bool = True  # False: the database clock jumped, no deadline is judged

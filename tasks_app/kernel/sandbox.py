@@ -87,7 +87,9 @@ def _failed_inside(task: TaskFacts, observation: Observation) -> Decision:
         return NOTHING
     code = _code(task.status, observation.reason, FailureCode.SANDBOX_FAILED)
     facts = dict(observation.evidence)
-    return failed(code, "sandbox", observation.cause or "Its sandbox failed.", reason=observation.reason, evidence=facts)
+    return failed(
+        code, "sandbox", observation.cause or "Its sandbox failed.", reason=observation.reason, evidence=facts
+    )
 
 
 def _code(status: Status, reason: str, otherwise: FailureCode) -> FailureCode:

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sandbox_supervisor.protocol.messages import Desired, Heartbeat
-from sandbox_supervisor.protocol.states import GRAPH_ENDED, GraphState, NodeState
+from sandbox_supervisor.protocol.states import GraphState, NodeState
 from tasks_app.kernel.decision import NOTHING, Decision, Note, Want, failed
 from tasks_app.kernel.facts import REOPEN_MARGIN, SILENCE, FrozenLimits, Proof, Seen, TaskFacts
 from tasks_app.states import LIVE, TERMINAL, FailureCode, Health, Presence, Status
@@ -13,13 +13,16 @@ STORAGE = frozenset({FailureCode.STORAGE_FAILED, FailureCode.STORAGE_CORRUPT})
 
 
 class Admission(StrEnum):
-    """Whether a heartbeat is news of the life that is bound to the task."""
+    """Whether a heartbeat tells of the life that is bound to the task, and of now."""
 
     ADMITTED = "admitted"
-    REPEATED = "repeated"
+    REPEATED = "repeated"  # the very last one once more
     LATE = "late"
     OTHER_INSTANCE = "other_instance"
     OTHER_EPOCH = "other_epoch"
+
+
+NOT_NEWS = frozenset({Admission.LATE, Admission.OTHER_INSTANCE, Admission.OTHER_EPOCH})
 
 
 def admit(task: TaskFacts, report: Heartbeat) -> Admission:
@@ -39,9 +42,9 @@ def admit(task: TaskFacts, report: Heartbeat) -> Admission:
 
 
 def judge_order(task: TaskFacts, report: Heartbeat) -> Decision:
-    """Note a heartbeat of another life, once per kind and round."""
+    """Note a heartbeat of another life or an older one, once per kind and round."""
     admission = admit(task, report)
-    if admission in {Admission.ADMITTED, Admission.REPEATED}:
+    if admission not in NOT_NEWS:
         return NOTHING
     note = Note(
         kind="task.late_report",
@@ -54,7 +57,7 @@ def judge_order(task: TaskFacts, report: Heartbeat) -> Decision:
 def judge_contact(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> Decision:
     """Say whether the supervisor is heard, and fail the task when it was not for longer than the grace.
 
-    Only time in which the control plane itself was watching counts; before each verdict the supervisor is asked directly.
+    Only time in which the control plane itself was watching counts; before each verdict the supervisor is asked itself.
     """
     if seen.report is not None or seen.probe:
         heard = Decision(contact_at=now if seen.probe else None)
@@ -149,7 +152,7 @@ def _failed_graph(report: Heartbeat) -> Decision:
     if report.failure is None:
         return failed(code, "graph", "A node failed.")
     inner = {"class": report.failure.failure_class, "code": report.failure.code, **report.failure.facts}
-    return failed(code, "graph", report.failure.message, **{"cause": inner})
+    return failed(code, "graph", report.failure.message, cause=inner)
 
 
 def judge_reopen(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> Decision:
@@ -183,7 +186,3 @@ def desired(task: TaskFacts) -> Desired:
     if task.end_is_wanted:
         return Desired.CANCEL
     return Desired.RUN if task.status is Status.RUNNING else Desired.HOLD
-
-
-def graph_is_over(report: Heartbeat) -> bool:
-    return report.graph in GRAPH_ENDED

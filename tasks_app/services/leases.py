@@ -1,0 +1,45 @@
+"""Leases: one holder at a time, by compare-and-set on the database; a dead holder's runs out."""
+
+import secrets
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from tasks_app.models import Lease
+
+
+def take(name: str, *, now: datetime, ttl: timedelta) -> str | None:
+    """Give the token of a lease that is now ours until ``now + ttl``; None while somebody else holds it."""
+    Lease.objects.get_or_create(name=name)
+    token = secrets.token_hex(16)
+    free = Q(held_until__isnull=True) | Q(held_until__lte=now)
+    won = Lease.objects.filter(free, name=name).update(token=token, held_until=now + ttl)
+    return token if won else None
+
+
+def renew(name: str, token: str, *, now: datetime, ttl: timedelta) -> bool:
+    """Hold on; False when the lease ran out or is somebody else's: then stop, and write nothing more."""
+    mine = Lease.objects.filter(name=name, token=token, held_until__gt=now)
+    return mine.update(held_until=now + ttl) == 1
+
+
+def holds(name: str, token: str, *, now: datetime) -> bool:
+    """Say whether the lease is still ours: asked again in the transaction that writes."""
+    return Lease.objects.filter(name=name, token=token, held_until__gt=now).exists()
+
+
+def release(name: str, token: str) -> None:
+    """Give it back early. A lease that is not ours stays as it is."""
+    Lease.objects.filter(name=name, token=token).update(token="", held_until=None)
+
+
+def tick(name: str, *, now: datetime, patience: timedelta) -> datetime:
+    """Record that a sweep runs at ``now``; give since when no tick was missed for longer than ``patience``.
+
+    A clock that went backwards counts as a missed tick.
+    """
+    Lease.objects.get_or_create(name=name)
+    unbroken = Lease.objects.filter(name=name, ticked_at__range=(now - patience, now), unbroken_since__isnull=False)
+    if not unbroken.update(ticked_at=now):
+        Lease.objects.filter(name=name).update(ticked_at=now, unbroken_since=now)
+    return Lease.objects.filter(name=name).values_list("unbroken_since", flat=True)[0] or now
