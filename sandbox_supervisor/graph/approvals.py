@@ -1,6 +1,7 @@
 """Nodes that wait for a person's yes. They hold no slot and have no process."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sandbox_supervisor.graph.draft import Draft
 from sandbox_supervisor.graph.moves import close_request, end_attempt, end_node, move_attempt, move_node
@@ -93,7 +94,7 @@ def expired(d: Draft, attempt: str) -> None:
         end_node(d, key, NodeState.FAILED, failure=failure)
 
 
-def _passed_on(d: Draft, row: AttemptRow, option: str | None) -> dict[str, str | None]:
+def _passed_on(d: Draft, row: AttemptRow, option: str | None) -> dict[str, Any]:
     """An approval passes its base on; its output is what it consumed and what was said."""
     digest = codec.digest({"consumed": d.node(row.id.node).consumed, "option": option})
     return {"result_commit": row.base_commit, "output_digest": digest}

@@ -93,8 +93,8 @@ def progressed(d: Draft, fact: Progress) -> None:
     row = known(d, fact.attempt, "progress")
     if row is None:
         return
-    where = {"node": row.id.node, "generation": row.id.generation, "attempt": str(row.id)}
-    d.events.extend(replace(event, **where) for event in fact.events)
+    node, generation, attempt = row.id.node, row.id.generation, str(row.id)
+    d.events.extend(replace(event, node=node, generation=generation, attempt=attempt) for event in fact.events)
     if fact.usage:
         d.set_attempt(row.id, usage={**row.usage, **fact.usage})
 

@@ -102,8 +102,8 @@ def _begin(d: Draft, spec: Node, attempt: AttemptId) -> None:
         id=attempt, state=AttemptState.QUEUED, driver=agent.driver if agent else None, started_at=d.now.at
     )
     d.set_graph(attempts=d.graph.attempts + 1)
-    begun = {"attempts": attempt.n, "active": str(attempt), "started_at": row.started_at or d.now.at}
-    move_node(d, spec.key, NodeState.RUNNING, **begun)
+    d.set_node(spec.key, attempts=attempt.n, active=str(attempt), started_at=row.started_at or d.now.at)
+    move_node(d, spec.key, NodeState.RUNNING)
     move_attempt(d, str(attempt), AttemptState.PROVISIONING)
     if spec.kind is NodeKind.MERGE:
         clocks.start(d, str(attempt))

@@ -6,7 +6,7 @@ from sandbox_supervisor.protocol.messages import OutcomeCode
 
 
 class Refusal(Exception):
-    """The state does not allow it, or there is no such thing. ``code`` is a stable word, ``outcome`` the kind of refusal."""
+    """The state does not allow it, or there is no such thing. ``code`` is a stable word."""
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ class Now:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted:
-    """A supervisor took over this log. ``alive_until`` is the instant of the last commit of the one before it (None: none
-    was); the time since then counts against no attempt. ``same_boot`` is False after a reboot: instants start anew."""
+    """A supervisor took over this log. The time since ``alive_until``, the instant of the last commit of the one before
+    it (None: there was none), counts against no attempt. ``same_boot`` is False after a reboot: instants start anew."""
 
     boot: int
     alive_until: float | None = None

@@ -48,8 +48,8 @@ def initial(
 def step(flow: Flow, state: State, fact: Fact, now: Now) -> Change:
     """Say what a fact changes: everything of one transition, to be committed at once. ``Change()`` means nothing.
 
-    Raises Refusal for a command, a dispatch or an attempt that the state does not know or allow. A fact about an attempt
-    that has ended gives only an ``attempt.late`` event.
+    Raises Refusal for a command, a dispatch or an attempt that the state does not know or allow. A fact about an
+    attempt that has ended gives only an ``attempt.late`` event.
     """
     draft = Draft(flow=flow, topology=topology(flow), state=state, now=now)
     _HANDLERS[type(fact)](draft, fact)

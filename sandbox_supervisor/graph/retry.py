@@ -28,7 +28,7 @@ def jitter(task: str, node: str, generation: int, n: int) -> float:
 
 
 def delay(retry: Retry, used: int, factor: float, retry_after: float | None) -> float:
-    """Give the seconds until the next try; ``used`` tries of this class came before it. A rate limit may ask for longer."""
+    """Give the seconds until the next try, when ``used`` of this class came before. A rate limit may ask for longer."""
     wait = retry.backoff * min(2.0 ** min(used, 60), CAP) * factor
     if retry_after is not None and retry_after > wait:  # false for NaN
         return min(retry_after, max(wait, LONGEST_WISH))

@@ -1,6 +1,7 @@
 """The rows that the log keeps: what is known about graph, nodes, attempts, requests, timers.
 
-An instant is seconds of ``CLOCK_BOOTTIME`` (float) of the boot in which it was written; ``at`` strings are RFC 3339 labels.
+An instant is seconds of ``CLOCK_BOOTTIME`` (float) of the boot in which it was written; ``at`` strings are RFC 3339
+labels.
 """
 
 from dataclasses import dataclass, field

@@ -17,8 +17,8 @@ class Source:
 
 
 def sources(flow: Flow, state: State, key: str) -> tuple[Source, ...]:
-    """List the commits that a node's base is merged from, beside the baseline: its own attempt that a rework starts from,
-    then its needs' result commits in definition order.
+    """List what a node's base is merged from, beside the baseline: the attempt that a rework starts from, then the
+    result commits of its needs in definition order.
 
     Only needs that had settled when the join fired count. A skipped need stands for its own needs; one that ended badly
     for nothing. Each commit occurs once.
