@@ -1,7 +1,7 @@
 """The contract between the control plane and whatever makes, watches and removes sandboxes.
 
-Idempotency: the same key with the same specification digest gives the same sandbox; another digest is SpecConflict. A lost
-answer followed by a retry never makes a second one. Every call may raise ProviderError.
+Idempotency: the same key with the same specification digest gives the same sandbox; another digest is SpecConflict. A
+lost answer followed by a retry never makes a second one. Every call may raise ProviderError.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """What to create. ``specification`` is the canonical JSON of the protocol's TaskSpecification; it holds no secret."""
+    """What to create. ``specification``: canonical JSON of the protocol's TaskSpecification; it holds no secret."""
 
     key: str  # idempotency key: the task id
     name: str  # deterministic sandbox name, chosen by the control plane, never reused

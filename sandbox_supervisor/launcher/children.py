@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_supervisor import processes
-from sandbox_supervisor.launcher import files
 from sandbox_supervisor.launcher.certificate import Certificate
-from sandbox_supervisor.protocol import codec, folder
+from sandbox_supervisor.protocol import codec, folder, handover
 
 PYTHON_FLAGS = ("-P", "-s", "-B")
 _PASSED_ON = ("PATH", "LANG", "TZ")
@@ -115,7 +114,7 @@ class Children:
 @contextmanager
 def _handed_over(**contents: bytes) -> Iterator[dict[str, int]]:
     """Hold one memory file per content while a child inherits them."""
-    fds = {name: files.memory_file(f"caisson-{name}", data) for name, data in contents.items()}
+    fds = {name: handover.memory_file(f"caisson-{name}", data) for name, data in contents.items()}
     try:
         yield fds
     finally:

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_supervisor import processes
-from sandbox_supervisor.launcher import files, guard
+from sandbox_supervisor.launcher import guard
 from sandbox_supervisor.launcher.certificate import make_certificate
 from sandbox_supervisor.launcher.children import Children, Instance
 from sandbox_supervisor.launcher.keeper import Keeper
-from sandbox_supervisor.protocol import codec, folder
+from sandbox_supervisor.protocol import codec, folder, handover
 from sandbox_supervisor.protocol.identity import Process
 
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ def launch(place: Path, ready: Callable[[], None]) -> int:
     lock = _lock(place)
     if lock is None:
         return folder.EXIT_LOCKED
-    order = files.read(place / folder.ORDER, folder.Order)
+    order = handover.read(place / folder.ORDER, folder.Order)
     if order is None:
         return folder.EXIT_FOLDER_GONE
     if (place / folder.TERMINATED).exists():
@@ -47,7 +47,7 @@ def launch(place: Path, ready: Callable[[], None]) -> int:
     instance = _claim(place, order)
     if instance is None:
         return folder.EXIT_USED
-    files.replace(place / folder.STATUS, folder.Status(phase="starting"))
+    handover.replace(place / folder.STATUS, folder.Status(phase="starting"))
     ready()
     return _run(place, order, instance)
 
@@ -82,20 +82,20 @@ def _claim(place: Path, order: folder.Order) -> Instance | None:
         port=listening.getsockname()[1],
         fingerprint=certificate.fingerprint,
     )
-    if not files.write_once(place / folder.RECORD, record):
+    if not handover.write_once(place / folder.RECORD, record):
         return None
     return Instance(identity=me.text(), listening=listening, certificate=certificate)
 
 
 def _run(place: Path, order: folder.Order, instance: Instance) -> int:
     try:
-        bundle = codec.decode(files.read_to_end(0, _SECRETS_LIMIT), dict[str, dict[str, str]])
+        bundle = codec.decode(handover.read_to_end(0, _SECRETS_LIMIT), dict[str, dict[str, str]])
     except ValueError as error:  # codec.Malformed names the path, never the value
         sys.stderr.write(f"launcher: the secrets on standard input are not readable: {error}\n")
         failure = folder.MaterialisationFailure(
             code="secrets_unreadable", stage="launch", item="secrets", cause="standard input held no readable bundle"
         )
-        files.write_once(place / folder.FAILURE, failure)
+        handover.write_once(place / folder.FAILURE, failure)
         return folder.EXIT_MATERIALISATION
     finally:
         guard.close_stdin()

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_supervisor import processes
-from sandbox_supervisor.launcher import files
-from sandbox_supervisor.protocol import codec, folder
+from sandbox_supervisor.protocol import codec, folder, handover
 from sandbox_supervisor.protocol.identity import Process
 
 _READY = b"ready"
@@ -79,11 +78,11 @@ def _guard(launcher: int, place: Path, told: int) -> int:
 def _write_exit(place: Path, launcher: int, identity: Process | None, code: int) -> None:
     """Say how it ended, if this launcher was the sandbox's own and the folder is still there."""
     with suppress(OSError, codec.Malformed):
-        record = files.read(place / folder.RECORD, folder.Record)
+        record = handover.read(place / folder.RECORD, folder.Record)
         if record is None or record.pid != launcher or (identity and record.launcher != identity):
             return
         how = folder.Exit(code=code) if code >= 0 else folder.Exit(signal=-code)
-        files.write_once(place / folder.EXIT, how)
+        handover.write_once(place / folder.EXIT, how)
 
 
 def close_stdin() -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from sandbox_supervisor import processes
-from sandbox_supervisor.launcher import files
 from sandbox_supervisor.launcher.children import Children
-from sandbox_supervisor.protocol import folder
+from sandbox_supervisor.protocol import folder, handover
 from sandbox_supervisor.protocol.identity import Process
 
 SUPERVISOR_RESPAWNS, RESPAWN_WINDOW = 5, 60.0
@@ -24,7 +23,7 @@ _LOOK_AROUND = 2.0  # how often the folder is looked for
 _PROOF = 5.0
 
 
-class Stop(Exception):  # noqa: N818  # a wish, not an error
+class Stop(Exception):  # a wish, not an error
     """End with ``code``."""
 
     def __init__(self, code: int, why: str) -> None:
@@ -118,7 +117,7 @@ class Keeper:
         failure = folder.MaterialisationFailure(
             code="materialisation_failed", stage="materialise", item="", cause=f"{cause}; see {folder.LOG}"
         )
-        files.write_once(self._place / folder.FAILURE, failure)
+        handover.write_once(self._place / folder.FAILURE, failure)
         return Stop(folder.EXIT_MATERIALISATION, f"materialisation failed: {cause}")
 
     def _keep_up(self) -> NoReturn:
@@ -191,4 +190,4 @@ class Keeper:
             runner_starts=self._runner.starts,
         )
         with suppress(OSError):  # a full disk or a vanished folder ends nothing by itself
-            files.replace(self._place / folder.STATUS, status)
+            handover.replace(self._place / folder.STATUS, status)

@@ -5,10 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from sandbox_supervisor.launcher import files
 from sandbox_supervisor.materialise.failure import Failed
 from sandbox_supervisor.materialise.repository import bring_in
-from sandbox_supervisor.protocol import codec, folder
+from sandbox_supervisor.protocol import codec, folder, handover
 from sandbox_supervisor.protocol.spec import TaskSpecification
 
 
@@ -22,7 +21,7 @@ def main(argv: list[str]) -> int:
     try:
         materialise(asked.folder)
     except Failed as failed:
-        files.replace(asked.folder / folder.FAILURE, failed.record())
+        handover.replace(asked.folder / folder.FAILURE, failed.record())
         sys.stderr.write(f"materialise: {failed.code}: {failed}\n")
         return folder.EXIT_MATERIALISATION
     return 0
@@ -31,7 +30,7 @@ def main(argv: list[str]) -> int:
 def materialise(place: Path) -> None:
     """Make the repository at its baseline. Safe to repeat and after a kill at any point. Raises Failed."""
     try:
-        specification = files.read(place / folder.SPECIFICATION, TaskSpecification)
+        specification = handover.read(place / folder.SPECIFICATION, TaskSpecification)
     except codec.Malformed as error:
         raise Failed(
             "specification_unreadable", stage="specification", item=folder.SPECIFICATION, cause=str(error)

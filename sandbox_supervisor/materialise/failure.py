@@ -5,7 +5,7 @@ from sandbox_supervisor.protocol import codec, folder
 _ITEM, _CAUSE = 300, 2000  # characters
 
 
-class Failed(Exception):  # noqa: N818  # the outcome's own name
+class Failed(Exception):  # the outcome's own name
     """``code`` is a stable word, ``stage`` where it happened, ``item`` what it was about, ``cause`` why, for people."""
 
     def __init__(self, code: str, *, stage: str, item: str, cause: str) -> None:

@@ -1,8 +1,7 @@
-"""Write the small files of a sandbox's folder whole or not at all, and hand data on without a disk."""
+"""Hand data from process to process: small files whole or not at all, secrets without a disk. Linux."""
 
 import fcntl
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +24,11 @@ def write_once(path: Path, value: object) -> bool:
 
 
 def replace(path: Path, value: object) -> None:
-    _draft(path, codec.encode(value)).rename(path)
+    replace_bytes(path, codec.encode(value))
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    _draft(path, data).rename(path)
 
 
 def read(path: Path, into: type[T]) -> T | None:
@@ -37,9 +40,7 @@ def read(path: Path, into: type[T]) -> T | None:
 
 
 def _draft(path: Path, data: bytes) -> Path:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        draft.unlink()
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)

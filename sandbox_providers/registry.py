@@ -1,0 +1,44 @@
+"""Which providers are installed, by name. A third-party package registers its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from sandbox_providers.contract import InvalidSpec, Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSettings:
+    """What a provider may be told by the deployment. Bytes."""
+
+    state_dir: Path
+    isolation: str = "auto"  # auto, bubblewrap or none
+    image_digest: str = ""  # what ``capabilities`` reports as the image for new sandboxes
+    min_free_bytes: int = 64 * 1024 * 1024  # below it no sandbox is made
+
+
+Factory = Callable[[ProviderSettings], Provider]
+
+_FACTORIES: dict[str, str | Factory] = {
+    "local": "sandbox_providers.local.provider:LocalProvider",
+    "scripted": "sandbox_providers.scripted:ScriptedProvider",
+}
+
+
+def register(name: str, factory: str | Factory) -> None:
+    """Install a provider: a callable, or ``package.module:callable``. The last registration of a name counts."""
+    _FACTORIES[name] = factory
+
+
+def provider_for(name: str, settings: ProviderSettings) -> Provider:
+    """Make the provider called ``name``. Raises InvalidSpec when none of that name is installed."""
+    factory = _FACTORIES.get(name)
+    if factory is None:
+        known = ", ".join(sorted(_FACTORIES))
+        raise InvalidSpec("provider_unknown", f"No sandbox provider is called {name!r}; installed are: {known}.")
+    if isinstance(factory, str):
+        module, _, attribute = factory.partition(":")
+        made: Factory = getattr(import_module(module), attribute)
+        return made(settings)
+    return factory(settings)
