@@ -33,6 +33,7 @@ class CloseCode(IntEnum):
     SLOW_CONSUMER = 4408
     RECLAIMED = 4410
     TOO_MANY = 4429
+    FAILED = 4500  # a fault of ours
     NO_SANDBOX = 4503
 
 

@@ -12,7 +12,7 @@ from sandbox_supervisor.server.merge import Page
 
 ENVELOPE_LIMIT = FRAME_LIMIT - 8 * 1024  # leaves room for the frame around it
 LISTS = ("nodes", "attempts", "requests")
-BULKY = ("result", "answer", "schema", "body", "failure", "artefacts")  # what an item loses when it alone is too big
+FIELD_LIMIT = 8 * 1024  # of a field that stays in an item that is too big for a frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def snapshot_frames(snapshot: Snapshot, *, head: int, reason: SnapshotReason) ->
 
 
 def _shares(state: dict[str, Any], items: list[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    share: dict[str, Any] = {**state, **{name: [] for name in LISTS}}
+    share: dict[str, Any] = {**_slim(state)[0], **{name: [] for name in LISTS}}
     size = len(codec.encode(share))
     for name, whole in items:
         item, length = _slim(whole)
@@ -104,5 +104,6 @@ def _slim(item: dict[str, Any]) -> tuple[dict[str, Any], int]:
     length = len(codec.encode(item))
     if length <= ENVELOPE_LIMIT // 2:
         return item, length
-    slim = {key: value for key, value in item.items() if key not in BULKY} | {"oversize": length}
+    slim = {key: value for key, value in item.items() if len(codec.encode(value)) <= FIELD_LIMIT}
+    slim["oversize"] = length
     return slim, len(codec.encode(slim))
