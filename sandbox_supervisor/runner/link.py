@@ -79,8 +79,9 @@ class FoundArtefact:
     name: str
     path: str
     size: int
-    digest: str  # sha256:<hex>
+    digest: str  # sha256:<hex>; empty when refused
     media_type: str
+    refused: str = ""  # why it may not be stored; then it must not be read
 
 
 class RunnerLink(Protocol):

@@ -1,0 +1,144 @@
+"""Find what an attempt leaves on purpose: declared paths of its tree, files of its artefact folder, its result."""
+
+import mimetypes
+import os
+import re
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from sandbox_supervisor.runner import files
+from sandbox_supervisor.runner.folders import RESULT, Folder
+from sandbox_supervisor.runner.link import FoundArtefact, RunnerRefused
+
+RESULT_LIMIT = 64 * 1024
+COUNT_LIMIT = 1000
+WALK_LIMIT = 200_000  # entries looked at
+DEPTH_LIMIT = 64
+_CHUNK = 1024 * 1024
+
+
+def find(folder: Folder, rules: tuple[tuple[str, str], ...], quota: int) -> list[FoundArtefact]:
+    """Give every artefact once, declared ones first; what may not be stored is in the list with the reason.
+
+    Regular files only; no link is followed. ``quota`` is bytes altogether.
+    """
+    found: dict[str, FoundArtefact] = {}
+    left = quota
+    for path, name, size, problem in _candidates(folder, rules):
+        if path in found:
+            continue
+        if len(found) >= COUNT_LIMIT:
+            problem = f"an attempt keeps at most {COUNT_LIMIT} artefacts"
+        elif not problem and size > left:
+            problem = f"{size} bytes are more than the {left} left of the quota"
+        found[path] = _refused(path, name, size, problem) if problem else _hashed(folder, path, name)
+        left -= 0 if found[path].refused else found[path].size
+        if len(found) > COUNT_LIMIT:
+            break
+    return list(found.values())
+
+
+def _candidates(folder: Folder, rules: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str, int, str]]:
+    """Give path, name, size and what is wrong, in a fixed order."""
+    patterns = [(re.compile(translate(pattern)), name) for pattern, name in rules]
+    if patterns:
+        for path, mode, size in walk(folder.path, "tree", skip=".git"):
+            inside = path.removeprefix("tree/")
+            for pattern, name in patterns:
+                if pattern.match(inside):
+                    yield path, name, size, _problem(path, mode)
+    for path, mode, size in walk(folder.path, "artefacts"):
+        yield path, path.removeprefix("artefacts/"), size, _problem(path, mode)
+
+
+def _problem(path: str, mode: int) -> str:
+    if path != _text(path):
+        return "its name is not UTF-8"
+    if stat.S_ISREG(mode):
+        return ""
+    return "it is a link, and links are not followed" if stat.S_ISLNK(mode) else "it is not a regular file"
+
+
+def walk(root: Path, top: str, *, skip: str = "") -> Iterator[tuple[str, int, int]]:
+    """Give path, mode and size of everything below that is not a folder, sorted; links are given, never followed."""
+    pending, seen = [top], 0
+    while pending:
+        path = pending.pop()
+        parts = path.split("/")
+        try:
+            with files.opened_folder(root, parts) as fd:
+                names = sorted(os.listdir(fd), reverse=True)  # noqa: PTH208  # by descriptor
+                stats = [(name, _lstat(name, fd)) for name in names if not (skip and name == skip)]
+        except (RunnerRefused, OSError):
+            continue
+        seen += len(stats)
+        if seen > WALK_LIMIT:
+            raise RunnerRefused("too_many_files", f"more than {WALK_LIMIT} entries were to be looked at for artefacts")
+        folders = [name for name, found in stats if found and stat.S_ISDIR(found.st_mode)]
+        pending += [f"{path}/{name}" for name in folders if len(parts) < DEPTH_LIMIT]
+        for name, found in reversed(stats):
+            if found and not stat.S_ISDIR(found.st_mode):
+                yield f"{path}/{name}", found.st_mode, found.st_size
+
+
+def _lstat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def translate(pattern: str) -> str:
+    """Turn a glob (``*``, ``?``, ``**``) over a relative path into a regular expression."""
+    parts = []
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|.", "/".join(files.parts_of(pattern)), re.DOTALL):
+        known = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+        parts.append(known.get(token) or re.escape(token))
+    return "(?s:" + "".join(parts) + r")\Z"
+
+
+def _refused(path: str, name: str, size: int, reason: str) -> FoundArtefact:
+    return FoundArtefact(name=name, path=_text(path), size=size, digest="", media_type="", refused=reason)
+
+
+def _hashed(folder: Folder, path: str, name: str) -> FoundArtefact:
+    try:
+        with files.opened_file(folder.path, path) as fd:
+            digest, size = sha256(), 0
+            while chunk := os.pread(fd, _CHUNK, size):
+                digest.update(chunk)
+                size += len(chunk)
+    except RunnerRefused as refused:
+        return _refused(path, name, 0, refused.message)
+    media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+    return FoundArtefact(
+        name=_text(name), path=path, size=size, digest="sha256:" + digest.hexdigest(), media_type=media_type
+    )
+
+
+def _text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def read(folder: Folder, path: str, offset: int, length: int) -> bytes:
+    """Give bytes of a found artefact; empty at its end."""
+    if path.partition("/")[0] not in {"tree", "artefacts"}:
+        raise RunnerRefused("bad_path", "An artefact's path begins with tree/ or artefacts/.")
+    with files.opened_file(folder.path, path) as fd:
+        return os.pread(fd, length, max(0, offset))
+
+
+def result(folder: Folder) -> bytes | None:
+    """Give what was written to ``$CAISSON_RESULT``; None if nothing was. Raises RunnerRefused when it is too big."""
+    try:
+        with files.opened_file(folder.tmp, RESULT) as fd:
+            data = os.pread(fd, RESULT_LIMIT + 1, 0)
+    except RunnerRefused as refused:
+        if refused.code == "not_found":
+            return None
+        raise
+    if len(data) > RESULT_LIMIT:
+        raise RunnerRefused("result_too_big", f"The result is larger than {RESULT_LIMIT} bytes.")
+    return data

@@ -1,0 +1,74 @@
+"""Make an attempt's tree: a shared clone of its own, and a Git directory of ours that the attempt never sees."""
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_supervisor import git
+from sandbox_supervisor.protocol.git_rules import valid_commit
+from sandbox_supervisor.runner.children import children
+from sandbox_supervisor.runner.folders import Folder
+from sandbox_supervisor.runner.link import RunnerRefused
+
+CLONE_TIME = 600.0
+INDEX = "base-index"
+
+
+def prepare(folder: Folder, repo: Path, base_commit: str) -> str:
+    """Make the folder with a tree that is detached at ``base_commit``; give the verified HEAD.
+
+    A folder that is complete is left alone; one that was interrupted is made anew. Raises RunnerRefused, GitFailed.
+    """
+    if not valid_commit(base_commit):
+        raise RunnerRefused("bad_commit", f"{base_commit[:80]!r} is not a full commit id")
+    if not folder.path.exists():
+        _build(folder, repo, base_commit)
+    with children.call():
+        head = git.run(folder.git, "rev-parse", "--verify", "refs/caisson/base^{commit}").text
+    if head != base_commit:
+        raise RunnerRefused("wrong_base", f"the tree stands at {head}, not at {base_commit}")
+    return head
+
+
+def _build(folder: Folder, repo: Path, base_commit: str) -> None:
+    """Build beside its place and move it there whole, so that what stands in place is complete."""
+    made = Folder(folder.path.with_name(f".{folder.path.name}.new"))
+    shutil.rmtree(made.path, ignore_errors=True)
+    for path in (made.path, made.home, made.tmp, made.artefacts):
+        path.mkdir(mode=0o700, parents=True)
+    with children.call():
+        _make_ours(made, repo, base_commit)
+        _make_theirs(made, repo, base_commit)
+    with suppress(FileExistsError):
+        made.path.rename(folder.path)
+
+
+def _make_ours(folder: Folder, repo: Path, base_commit: str) -> None:
+    kind = "sha256" if len(base_commit) == 64 else "sha1"
+    git.run(None, "init", "-q", "--bare", "--template=", f"--object-format={kind}", str(folder.git))
+    (folder.git / "objects" / "info").mkdir(exist_ok=True)
+    (folder.git / "objects" / "info" / "alternates").write_text(f"{repo}/objects\n")
+    with suppress(FileNotFoundError):
+        shutil.copyfile(repo / "shallow", folder.git / "shallow")
+    found = git.run(folder.git, "cat-file", "-t", base_commit, accept=(0, 128))
+    if found.returncode != 0 or found.text != "commit":
+        raise RunnerRefused("unknown_commit", f"{base_commit} is not a commit of the repository")
+    git.run(folder.git, "update-ref", "refs/caisson/base", base_commit)
+
+
+def _make_theirs(folder: Folder, repo: Path, base_commit: str) -> None:
+    """Clone without files, write HEAD, and fill the tree through our own Git directory, whose config defines no filter."""
+    git.run(
+        None, "clone", "-q", "--shared", "--no-checkout", "--no-tags", "--template=", str(repo), str(folder.tree),
+        safe=(repo,), timeout=CLONE_TIME,
+    )  # fmt: skip
+    theirs = folder.tree / ".git"
+    git.run(theirs, "update-ref", "--no-deref", "HEAD", base_commit, safe=(repo,))
+    index = folder.git / INDEX
+    git.run(
+        folder.git, "read-tree", "-u", "--reset", base_commit,
+        work_tree=folder.tree, env={"GIT_INDEX_FILE": str(index)}, timeout=CLONE_TIME,
+    )  # fmt: skip
+    shutil.copyfile(index, theirs / "index")
+    os.chmod(folder.tree, 0o700)  # noqa: PTH101
