@@ -22,7 +22,7 @@ PROBLEMS_LIMIT = 20
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Unfit(Exception):  # noqa: N818  # a template or value that does not fit
+class Unfit(Exception):  # a template or value that does not fit
     """A template that cannot be rendered. ``where`` names it."""
 
     def __init__(self, where: str, message: str) -> None:

@@ -11,7 +11,7 @@ from sandbox_supervisor.runner.link import CommittedTree
 PACK_LIMIT = 512 * 1024 * 1024
 
 
-class Refused(Exception):  # noqa: N818  # the word for it everywhere in the supervisor
+class Refused(Exception):  # the word for it everywhere in the supervisor
     """The commit may not enter ``repo``. ``code`` is a stable word."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -1,0 +1,109 @@
+"""Take facts one at a time: kernel, log, state in memory, then everybody who watches."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from sandbox_supervisor.engine import clock
+from sandbox_supervisor.graph import kernel
+from sandbox_supervisor.graph.errors import Refusal
+from sandbox_supervisor.graph.facts import Commanded, Fact
+from sandbox_supervisor.graph.rows import AttemptRow, Change, State
+from sandbox_supervisor.log import Committed, Log, StorageFull
+from sandbox_supervisor.protocol.flow import Node
+from sandbox_supervisor.protocol.messages import Command, CommandOutcome, OutcomeCode
+from sandbox_supervisor.protocol.spec import TaskSpecification
+from sandbox_supervisor.protocol.states import ATTEMPT_ENDED
+
+SPACE_PATIENCE = 1.0  # seconds between two tries to commit on a full disk
+
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """Owns the state of the graph. ``state`` is what the log holds, replaced as a whole after each commit."""
+
+    def __init__(self, spec: TaskSpecification, folder: Path, log: Log, state: State) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.repo = folder / "repo"
+        self.log = log
+        self.state = state
+        self.storage_full = False
+        self.watchers: list[Callable[[Change], None]] = []
+        self._nodes = {node.key: node for node in spec.flow.all_nodes()}
+        self._lock = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    def node(self, key: str) -> Node:
+        return self._nodes[key]
+
+    def attempt(self, attempt: str) -> AttemptRow:
+        return self.state.attempts[attempt]
+
+    def is_live(self, attempt: str) -> bool:
+        """Say whether the attempt exists and has not ended."""
+        row = self.state.attempts.get(attempt)
+        return row is not None and row.state not in ATTEMPT_ENDED
+
+    async def take(self, fact: Fact, *, only_if: Callable[[State], bool] = lambda _: True) -> Committed | None:
+        """Commit what ``fact`` means. None: it means nothing (any more), or ``only_if`` no longer holds.
+
+        Blocks while the disk is full: nothing is dropped. Raises Refusal, StorageCorrupt.
+        """
+        async with self._lock:
+            if not only_if(self.state):
+                return None
+            change = kernel.step(self.spec.flow, self.state, fact, clock.now())
+            if change == Change():
+                return None
+            return await self._commit(change)
+
+    async def begin(self, change: Change) -> Committed:
+        """Commit a change that no fact stands for: the rows of a new graph."""
+        async with self._lock:
+            return await self._commit(change)
+
+    async def command(self, command: Command) -> CommandOutcome:
+        """Carry out a person's command once; the same id again gives the first outcome."""
+        known = await self.log.command(command.id)
+        if known is not None:
+            if known.digest == kernel.command_digest(command):
+                return known.outcome
+            message = f"Command {command.id} was sent before with another body; choose another id."
+            return CommandOutcome(code=OutcomeCode.REFUSED, reason="command_id_reused", message=message)
+        try:
+            committed = await self.take(Commanded(command=command))
+        except Refusal as refusal:
+            return CommandOutcome(
+                code=refusal.outcome, reason=refusal.code, message=refusal.message, facts=refusal.facts
+            )
+        if committed is None or committed.change.command is None:
+            return CommandOutcome(code=OutcomeCode.DONE, seq=self.log.head().seq)
+        return committed.change.command.outcome
+
+    async def until(self, holds: Callable[[State], bool]) -> State:
+        """Wait for the first committed state of which ``holds`` is true."""
+        while not holds(self.state):
+            changed = self._changed
+            await changed.wait()
+        return self.state
+
+    async def _commit(self, change: Change) -> Committed:
+        while True:
+            try:
+                committed = await self.log.commit(change)
+                break
+            except StorageFull:
+                if not self.storage_full:
+                    logger.warning("storage.full: waiting for space")
+                self.storage_full = True
+                await asyncio.sleep(SPACE_PATIENCE)
+        self.storage_full = False
+        self.state = kernel.apply(self.state, committed.change)
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for watcher in self.watchers:
+            watcher(committed.change)
+        return committed

@@ -1,0 +1,134 @@
+"""Say how the sandbox is doing, and take what the control plane answers."""
+
+import asyncio
+import os
+import resource
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox_supervisor.engine.core import Engine
+from sandbox_supervisor.engine.views import attention, bar, delivery_proof, usage
+from sandbox_supervisor.graph.facts import GateClosed, GateOpened
+from sandbox_supervisor.graph.rows import Change
+from sandbox_supervisor.protocol import codec
+from sandbox_supervisor.protocol.messages import (
+    CancelMode,
+    Command,
+    CommandVerb,
+    Desired,
+    Failure,
+    Heartbeat,
+    HeartbeatAnswer,
+)
+from sandbox_supervisor.protocol.states import GRAPH_ENDED, FailureClass, GraphState
+
+CONTROL_PLANE = "control plane"  # the actor of what it asks for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxIdentity:
+    """Which sandbox this is: what the launcher says, and the certificate it made."""
+
+    instance: str = ""
+    fingerprint: str = ""
+
+
+class Reports:
+    def __init__(self, engine: Engine, identity: SandboxIdentity, runner_connected: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._identity = identity
+        self._runner_connected = runner_connected
+        self._specification = codec.digest(engine.spec)
+        self._urgent = asyncio.Event()
+        self._told: tuple[object, ...] = ()
+        engine.watchers.append(self._on_change)
+
+    def _on_change(self, change: Change) -> None:
+        if change.graph or change.nodes or change.requests:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Ask for a heartbeat at once if something changed that must not wait for the next one."""
+        graph = self._engine.state.graph
+        telling = (graph.state, graph.round, attention(self._engine.state), self.ready())
+        if telling != self._told:
+            self._told = telling
+            self._urgent.set()
+
+    async def wait_urgent(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._urgent.wait(), timeout)
+        except TimeoutError:
+            return
+        self._urgent.clear()
+
+    def readiness(self) -> dict[str, str]:
+        """Item → "ok" or what is wrong."""
+        engine = self._engine
+        damage = engine.log.damage
+        storage = f"storage_corrupt: {damage}" if damage else "storage_full" if engine.storage_full else "ok"
+        return {
+            "storage": storage,
+            "repository": "ok" if (engine.repo / "HEAD").is_file() else "the repository is missing",
+            "configuration": "ok",
+            "runner": "ok" if self._runner_connected() else "no runner is connected",
+        }
+
+    def ready(self) -> bool:
+        return all(value == "ok" for value in self.readiness().values())
+
+    def heartbeat(self, beat: int) -> Heartbeat:
+        engine, state = self._engine, self._engine.state
+        damaged = engine.log.damage
+        graph = state.graph.state
+        return Heartbeat(
+            instance=self._identity.instance,
+            epoch=engine.log.epoch,
+            boot=engine.log.boot,
+            round=state.graph.round,
+            beat=beat,
+            head=engine.log.head(),
+            graph=GraphState.FAILED if damaged and graph not in GRAPH_ENDED else graph,
+            ready=self.ready(),
+            readiness=self.readiness(),
+            failure=_damage(damaged) if damaged else state.graph.failure,
+            delivery=delivery_proof(engine, state),
+            attention=attention(state),
+            bar=bar(engine, state),
+            usage=usage(state),
+            disk_used=shutil.disk_usage(engine.folder).used,
+            memory_used=_resident(),
+            fingerprint=self._identity.fingerprint,
+            specification=self._specification,
+        )
+
+    async def hear(self, answer: HeartbeatAnswer) -> None:
+        """Open or close the gate, or cancel, as the control plane wants. Repeating changes nothing."""
+        engine, graph = self._engine, self._engine.state.graph
+        if answer.acknowledged:
+            await engine.log.acknowledge(answer.acknowledged)
+        if engine.log.damage:
+            return
+        match answer.desired:
+            case Desired.RUN if graph.gate_round < answer.round:
+                await engine.take(GateOpened(round=answer.round))
+            case Desired.CANCEL if graph.state not in GRAPH_ENDED:
+                wish = f"control-plane:cancel:{graph.round}"
+                mode = CancelMode.CANCEL
+                await engine.command(Command(id=wish, verb=CommandVerb.CANCEL, actor=CONTROL_PLANE, mode=mode))
+            case Desired.STOP if answer.round >= graph.round:
+                await engine.take(GateClosed(reason=answer.reason or answer.status))
+
+
+def _damage(what: str) -> Failure:
+    message = f"The log of this sandbox is damaged ({what}). Nothing runs any more; what can be read stays readable."
+    return Failure(failure_class=FailureClass.INFRA, code="storage_corrupt", message=message)
+
+
+def _resident() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

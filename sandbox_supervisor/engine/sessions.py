@@ -1,0 +1,156 @@
+"""Follow one attempt's session: bring what it does into the log in small batches, and its questions as requests."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sandbox_supervisor.engine import clock
+from sandbox_supervisor.engine.core import Engine
+from sandbox_supervisor.engine.outputs import OutputEvents
+from sandbox_supervisor.graph.facts import Asked, Progress
+from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
+from sandbox_supervisor.protocol.events import EventKind
+from sandbox_supervisor.protocol.states import RequestKind, RequestState
+from sandbox_supervisor.runner.link import RunnerLost, SessionEvent, SessionEventKind
+
+LINGER = 0.1  # seconds for which an event may wait for company
+BATCH_EVENTS = 64
+TEXT_LIMIT = 4096  # characters up to which pieces of one message become one event
+_GROWING = frozenset({EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT, EventKind.OUTPUT})
+
+
+@dataclass(slots=True)
+class Impression:
+    """What an agent was seen to do; an agent that did nothing has failed."""
+
+    spoke: bool = False
+    acted: bool = False
+
+
+class Follower:
+    """Reads a session to its end. Slow commits slow the process down; nothing is dropped here."""
+
+    def __init__(self, engine: Engine, attempt: AttemptId) -> None:
+        self._engine = engine
+        self._attempt = attempt
+        self._batch: list[NewEvent] = []
+        self._since = 0.0
+        self._usage: dict[str, float] = {}
+        self._outputs = OutputEvents(engine.log.outputs, attempt)
+        self.impression = Impression()
+
+    async def follow(self, session: AsyncIterator[SessionEvent]) -> dict[str, Any]:
+        """Give the data of EXIT. Raises RunnerLost when the session breaks off."""
+        queue: asyncio.Queue[SessionEvent | None] = asyncio.Queue(maxsize=16)
+        async with asyncio.TaskGroup() as group:
+            pump = group.create_task(_pump(session, queue), name=f"session {self._attempt}")
+            data = await self._read(queue)
+            pump.cancel()
+        if data is None:
+            raise RunnerLost
+        return data
+
+    async def _read(self, queue: "asyncio.Queue[SessionEvent | None]") -> dict[str, Any] | None:
+        while True:
+            event = await self._next(queue)
+            if event is None or event.kind is SessionEventKind.EXIT:
+                await self._add(*await self._outputs.close())
+                await self._flush()
+                return event.data if event else None
+            await self._hear(event)
+
+    async def _next(self, queue: "asyncio.Queue[SessionEvent | None]") -> SessionEvent | None:
+        """Wait for the next event; what is in the batch is committed once it has lingered."""
+        while self._batch or self._usage:
+            left = self._since + LINGER - clock.instant()
+            try:
+                return await asyncio.wait_for(queue.get(), max(0.0, left)) if left > 0 else queue.get_nowait()
+            except (TimeoutError, asyncio.QueueEmpty):
+                await self._flush()
+        return await queue.get()
+
+    async def _hear(self, event: SessionEvent) -> None:
+        match event.kind:
+            case SessionEventKind.EVENT:
+                await self._add(self._event(event.data))
+            case SessionEventKind.OUTPUT:
+                await self._add(*await self._outputs.write(str(event.data["stream"]), event.payload))
+            case SessionEventKind.USAGE:
+                self._since = self._since if self._batch or self._usage else clock.instant()
+                self._usage = {name: float(value) for name, value in event.data.items() if _is_number(value)}
+            case SessionEventKind.ASK:
+                await self._flush()
+                await self._engine.take(Asked(request=self._request(event.data)))
+
+    def _event(self, data: dict[str, Any]) -> NewEvent:
+        kind = EventKind(data["kind"])
+        self.impression.spoke |= kind is EventKind.SESSION_MESSAGE and bool(str(data["data"].get("text", "")).strip())
+        self.impression.acted |= kind in (EventKind.SESSION_TOOL, EventKind.SESSION_PLAN)
+        return self._outputs.new_event(kind, data["data"])
+
+    async def _add(self, *events: NewEvent) -> None:
+        for event in events:
+            if not self._batch and not self._usage:
+                self._since = clock.instant()
+            if self._batch and (joined := _join(self._batch[-1], event)):
+                self._batch[-1] = joined
+            else:
+                self._batch.append(event)
+        if len(self._batch) >= BATCH_EVENTS:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        if self._batch or self._usage:
+            events, usage = tuple(self._batch), self._usage
+            self._batch, self._usage = [], {}
+            await self._engine.take(Progress(attempt=self._attempt, events=events, usage=usage))
+
+    def _request(self, data: dict[str, Any]) -> RequestRow:
+        return RequestRow(
+            id=request_id(self._attempt, str(data["request_id"])),
+            kind=RequestKind(data["kind"]),
+            node=self._attempt.node,
+            attempt=str(self._attempt),
+            state=RequestState.OPEN,
+            title=str(data.get("title") or "Question"),
+            body=str(data.get("body") or ""),
+            schema=data.get("schema"),
+            options=tuple(data.get("options") or ()),
+            fingerprint=str(data.get("fingerprint") or ""),
+            opened_at=clock.label(),
+        )
+
+
+def request_id(attempt: AttemptId, of_runner: str) -> str:
+    """Name a request so that it is unique in the task; ``runners_id`` gives the runner's own name back."""
+    return f"{attempt}:{of_runner}"
+
+
+def runners_id(request: str) -> str:
+    return request.partition(":")[2]
+
+
+def _join(earlier: NewEvent, later: NewEvent) -> NewEvent | None:
+    """Give one event for two pieces of the same text, None if they are not."""
+    if earlier.kind != later.kind or earlier.kind not in _GROWING:
+        return None
+    first, second = earlier.data, later.data
+    if "text" not in first or "text" not in second:
+        return None
+    if {**first, "text": ""} != {**second, "text": ""} or len(first["text"]) + len(second["text"]) > TEXT_LIMIT:
+        return None
+    return replace(earlier, data={**first, "text": first["text"] + second["text"]})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+async def _pump(session: AsyncIterator[SessionEvent], queue: "asyncio.Queue[SessionEvent | None]") -> None:
+    try:
+        async for event in session:
+            await queue.put(event)
+    except RunnerLost:
+        pass
+    await queue.put(None)
