@@ -326,7 +326,7 @@ def test_a_delivery_of_another_task_is_not_visible(project, house, task):
     [
         ({"key": "tsk_other:deliver:1:push"}, "delivery_key"),
         ({"node": "work"}, "delivery_key"),
-        ({"generation": 0}, "delivery_malformed"),
+        ({"round": 0}, "delivery_malformed"),
         ({"base_commit": "b" * 40}, "baseline_differs"),
         ({"commit": "main"}, "commit_malformed"),
         ({"commit": "-x"}, "commit_malformed"),

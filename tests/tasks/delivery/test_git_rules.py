@@ -15,8 +15,8 @@ def test_an_ordinary_branch_name_is_allowed(name):
     "name",
     [
         "", "-x", "a/-x", "a//b", "/a", "a/", "a..b", "a.lock", "a/b.lock/c", ".hidden", "a/.hidden", "a@{1}", "@",
-        "HEAD",        "refs/heads/main", "a b", "a\tb", "a\nb", "a\x00b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b", "$(id)",
-        "`id`",        "'x'", '"x"', "a;b", "a|b", "a&b", "a.", "\u202eabc", "x" * 201, "+main", ":main", "main\n",
+        "HEAD", "refs/heads/main", "a b", "a\tb", "a\nb", "a\x00b", "a~1", "a^", "a:b", "a?", "a*", "a[", "a\\b",
+        "$(id)", "`id`", "'x'", '"x"', "a;b", "a|b", "a&b", "a.", "\u202eabc", "x" * 201, "+main", ":main", "main\n",
     ],
 )  # fmt: skip
 def test_a_branch_name_that_git_or_a_shell_could_read_otherwise_is_refused(name):
