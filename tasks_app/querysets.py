@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from sandbox_supervisor.protocol.messages import DeliveryState
-from tasks_app.states import LIVE, STANDING, TERMINAL, Presence, SecretState, Status
+from tasks_app.states import LIVE, STANDING, TERMINAL, Health, Presence, SecretState, Status
 
 if TYPE_CHECKING:
     from tasks_app.models import Archive, Delivery, Task, TaskEvent, TaskSnapshot  # noqa: F401
@@ -30,23 +30,22 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(status__in=LIVE)
 
     def due_for_provisioning(self, now: datetime) -> "TaskQuerySet":
-        """Tasks that have no sandbox yet, or whose creation has an unknown outcome."""
-        return self.sound().filter(
-            _due(now),
-            Q(status=Status.PENDING) | Q(status=Status.PROVISIONING, presence__in=(Presence.NONE, Presence.CREATING)),
-        )
+        """Tasks that have no sandbox yet, or whose creation has an unknown outcome, ended ones included."""
+        return self.sound().filter(_due(now), Q(status=Status.PENDING) | Q(presence=Presence.CREATING))
 
     def due_for_withdrawal(self) -> "TaskQuerySet":
         """Tasks whose secret is still at the provider although nothing needs it any more."""
         return self.sound().filter(secret=SecretState.PRESENT).filter(Q(status=Status.RUNNING) | Q(status__in=TERMINAL))
 
-    def due_for_observation(self, now: datetime) -> "TaskQuerySet":
+    def due_for_observation(self) -> "TaskQuerySet":
         """Tasks whose sandbox stands, ended or not."""
         return self.sound().filter(presence=Presence.PRESENT)
 
-    def watched(self) -> "TaskQuerySet":
-        """Tasks whose supervisor should be heard."""
-        return self.sound().filter(Q(status=Status.PROVISIONING) | Q(presence__in=STANDING)).select_related("contact")
+    def to_be_judged(self, silent_since: datetime) -> "TaskQuerySet":
+        """Tasks that are starting, silent since ``silent_since``, unreachable, or on the way to their deletion."""
+        silent = Q(contact__last_contact_at__lte=silent_since) | Q(health=Health.UNREACHABLE)
+        deleting = Q(delete_requested_at__isnull=False, presence__in=(Presence.NONE, *STANDING))
+        return self.sound().filter(Q(status=Status.PROVISIONING) | (Q(presence=Presence.PRESENT) & silent) | deleting)
 
     def due_for_reclaim(self, now: datetime) -> "TaskQuerySet":
         """Tasks whose deadline has passed, that a person deleted, or whose removal is under way."""
@@ -54,8 +53,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
             self.sound()
             .exclude(presence=Presence.RECLAIMED)
             .filter(
-                Q(retain_until__lt=now)
-                | Q(delete_requested_at__isnull=False)
+                (Q(retain_until__lt=now) | Q(delete_requested_at__isnull=False)) & ~Q(presence=Presence.RECLAIMING)
                 | Q(presence=Presence.RECLAIMING) & _due(now)
             )
         )

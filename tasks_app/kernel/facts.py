@@ -89,7 +89,7 @@ class Seen:
     watching_since: datetime | None = None  # since when somebody listened; None: silence is not judged here
     proof: Proof = Proof.NOT_ASKED
     archive_stored: bool = False
-    clock_trusted: bool = True  # False: the database clock jumped, no deadline is judged
+    clock_trusted: bool = False  # only the reclaimer judges deadlines, and not after a jump of the database clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ follows from the row after the commit, and a sweep finds it there.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -163,6 +164,16 @@ def record_reference(task: Task, reference: SandboxRef, decision: Decision, *, n
     if reference.instance and not task.instance:
         moves.task["instance"] = reference.instance
     write(task, moves, now=now, actor="system:provisioning")
+
+
+def record_never_created(task: Task, *, now: datetime) -> None:
+    """Record that the creation of an ended task made nothing, and never will. A lost race changes nothing."""
+    moves = Moves(task={"lost_at": now})
+    move_presence(task, Presence.LOST, moves)
+    _move_secret(task, SecretState.WITHDRAWN, moves)
+    moves.task["secret_withdrawn_at"] = now
+    with suppress(Stale):
+        write(task, moves, now=now, actor="system:provisioning")
 
 
 def record_withdrawal(task: Task, *, now: datetime) -> None:
