@@ -1,8 +1,10 @@
 """Every route of the control plane. Each room brings its own table."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("", include("workspaces_app.web")),
+    path("", include("tasks_app.web.urls")),
 ]

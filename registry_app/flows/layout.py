@@ -17,6 +17,7 @@ BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
+HALO = 4  # the ring around the chosen box
 BEND = 6  # radius of a corner
 ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
 PILL_WIDTH, PILL_HEIGHT = 76, 38
@@ -44,6 +45,43 @@ class Box:
     def bottom(self) -> int:
         return self.y + self.height
 
+    # where the template puts things in the box
+    @property
+    def halo_x(self) -> int:
+        return self.x - HALO
+
+    @property
+    def halo_y(self) -> int:
+        return self.y - HALO
+
+    @property
+    def halo_width(self) -> int:
+        return self.width + 2 * HALO
+
+    @property
+    def halo_height(self) -> int:
+        return self.height + 2 * HALO
+
+    @property
+    def glyph_x(self) -> int:
+        return self.x + 10
+
+    @property
+    def glyph_y(self) -> int:
+        return self.y + 15
+
+    @property
+    def text_x(self) -> int:
+        return self.x + 35
+
+    @property
+    def first_line(self) -> int:
+        return self.y + 20
+
+    @property
+    def second_line(self) -> int:
+        return self.y + 36
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
@@ -66,6 +104,18 @@ class Arc:
     head: str
     pill_x: int
     pill_y: int
+
+    @property
+    def pill_middle(self) -> int:
+        return self.pill_x + PILL_WIDTH // 2
+
+    @property
+    def pill_first(self) -> int:
+        return self.pill_y + 15
+
+    @property
+    def pill_second(self) -> int:
+        return self.pill_y + 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,300 @@
+// The session of one attempt, built from its events. Everything a stranger wrote becomes text, never markup.
+// @ts-check
+
+import { inWords } from "./shell.js";
+
+/** @typedef {{seq: number, at: string, kind: string, node?: string | null, attempt?: string | null, data: Record<string, any>}} Event */
+
+const ITEMS_SHOWN = 4000; // older ones leave the page; the whole output can be downloaded
+const TEXT_SHOWN = 200_000; // characters of one piece
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Make text safe to look at: no escape sequences, no control or direction characters. @param {unknown} text */
+export function readable(text) {
+  return String(text ?? "").replace(/\r\n?/g, "\n").replace(ESCAPES, "").replace(CONTROLS, "�");
+}
+
+/** @param {string} name @param {string} [css] @param {string} [text] */
+function make(name, css = "", text = "") {
+  const element = document.createElement(name);
+  if (css) element.className = css;
+  if (text) element.textContent = text;
+  return element;
+}
+
+/** @param {string} name */
+export function glyph(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", "g");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+  use.setAttribute("href", `#g-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** @param {string} at */
+const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
+
+const TOOL_SIGNS = {
+  pending: ["pending", "idle"],
+  in_progress: ["run", "run"],
+  completed: ["ok", "ok"],
+  failed: ["bad", "bad"],
+};
+
+export class Transcript {
+  /** @param {HTMLElement} root @param {string} node */
+  constructor(root, node) {
+    this.root = root;
+    this.node = node;
+    /** @type {Map<string, HTMLElement>} */
+    this.texts = new Map();
+    /** @type {Map<string, {row: HTMLElement, data: Record<string, any>, at: string}>} */
+    this.tools = new Map();
+    /** @type {HTMLElement | null} */
+    this.group = null;
+    /** @type {HTMLElement | null} */
+    this.output = null;
+    this.count = 0;
+    this.dropped = 0;
+    this.following = true;
+    root.addEventListener("scroll", () => this.setFollowing(root.scrollHeight - root.scrollTop - root.clientHeight < 40));
+    document.getElementById("follow")?.addEventListener("click", () => this.setFollowing(!this.following));
+    document.getElementById("show")?.addEventListener("change", (event) => {
+      root.dataset.show = /** @type {HTMLSelectElement} */ (event.target).value;
+    });
+  }
+
+  /** @param {boolean} on */
+  setFollowing(on) {
+    this.following = on;
+    const button = document.getElementById("follow");
+    button?.setAttribute("aria-pressed", String(on));
+    if (on) this.root.scrollTop = this.root.scrollHeight;
+  }
+
+  clear() {
+    this.root.replaceChildren();
+    this.texts.clear();
+    this.tools.clear();
+    this.group = this.output = null;
+    this.count = 0;
+  }
+
+  /** @param {Event[]} events */
+  add(events) {
+    for (const event of events) this.one(event);
+    this.trim();
+    const count = document.getElementById("session-count");
+    if (count) count.textContent = this.count === 1 ? "1 entry" : `${this.count} entries`;
+    if (this.following) this.root.scrollTop = this.root.scrollHeight;
+  }
+
+  /** @param {Event} event */
+  one(event) {
+    const data = event.data ?? {};
+    switch (event.kind) {
+      case "session.message":
+        return this.grow(`m${data.id}`, event, data, () => this.said(event, data));
+      case "session.thought":
+        return this.grow(`t${data.id}`, event, data, () => this.thought());
+      case "session.prompt":
+        return this.prompt(data);
+      case "session.plan":
+        return this.plan(data);
+      case "session.tool":
+        return this.tool(event, data);
+      case "output":
+        return this.stream(data);
+      case "output.truncated":
+        return this.mark(`${data.dropped_bytes} bytes of output were left out`, "bad");
+      case "attempt.state":
+        return this.mark(this.stateWords(event, data), data.failure ? "bad" : "");
+      case "session.note":
+        return this.mark(readable(data.text));
+      case "request.opened":
+        return this.mark(`asks: ${readable(data.title)}`, "ask");
+      case "request.closed":
+        return this.mark(`question ${data.state}${data.actor ? ` by ${readable(data.actor)}` : ""}`);
+      case "artefact.stored":
+        return this.mark(`artefact ${readable(data.name)} stored`);
+      case "artefact.refused":
+        return this.mark(`artefact ${readable(data.name)} refused: ${readable(data.reason)}`, "bad");
+    }
+  }
+
+  /** @param {Event} event @param {Record<string, any>} data */
+  stateWords(event, data) {
+    const base = data.base_commit ? `, from ${String(data.base_commit).slice(0, 7)}` : "";
+    const why = data.failure ? `: ${readable(data.failure.code)}, ${readable(data.failure.message)}` : "";
+    return `attempt ${readable(event.attempt)} ${readable(data.state).replace("_", " ")}${base}${why} · ${clock(event.at)}`;
+  }
+
+  /** @param {HTMLElement} element */
+  put(element) {
+    this.root.append(element);
+    this.count += 1;
+    return element;
+  }
+
+  /** @param {string} words @param {string} [tone] */
+  mark(words, tone = "") {
+    this.group = this.output = null;
+    const line = make("p", "turn-mark");
+    if (tone) line.dataset.tone = tone;
+    line.append(make("span", "", words));
+    this.put(line);
+  }
+
+  /** Append to the piece with this id, or begin it. @param {string} key @param {Event} event @param {Record<string, any>} data @param {() => HTMLElement} begin */
+  grow(key, event, data, begin) {
+    let place = this.texts.get(key);
+    if (!place) {
+      this.group = this.output = null;
+      place = begin();
+      this.texts.set(key, place);
+    }
+    this.append(place, data.text);
+  }
+
+  /** @param {HTMLElement} place @param {unknown} text */
+  append(place, text) {
+    const length = place.textContent?.length ?? 0;
+    if (length < TEXT_SHOWN) place.append(readable(text).slice(0, TEXT_SHOWN - length));
+  }
+
+  /** @param {Event} event @param {Record<string, any>} data */
+  said(event, data) {
+    const piece = make("div", data.role === "user" ? "said is-member" : "said");
+    const who = make("p", "who");
+    who.append(make("b", "", data.role === "user" ? "you" : this.node), make("time", "", clock(event.at)));
+    const text = make("p", "words");
+    piece.append(who, text);
+    this.put(piece);
+    return text;
+  }
+
+  thought() {
+    const piece = make("details", "disc thought");
+    const text = make("p", "words");
+    piece.append(make("summary", "", "Thought"), text);
+    this.put(piece);
+    return text;
+  }
+
+  /** @param {Record<string, any>} data */
+  prompt(data) {
+    this.group = this.output = null;
+    const piece = make("details", "disc thought");
+    const text = make("p", "words", readable(data.text).slice(0, TEXT_SHOWN));
+    piece.append(make("summary", "", "Prompt"), text);
+    this.put(piece);
+  }
+
+  /** @param {Record<string, any>} data */
+  plan(data) {
+    const [panel, list, count] = ["plan", "plan-list", "plan-count"].map((id) => document.getElementById(id));
+    if (!panel || !list || !count || !Array.isArray(data.entries)) return;
+    const done = data.entries.filter((entry) => entry.status === "completed").length;
+    count.textContent = `${done} of ${data.entries.length}`;
+    list.replaceChildren(
+      ...data.entries.map((entry) => {
+        const [name, tone] = TOOL_SIGNS[/** @type {keyof typeof TOOL_SIGNS} */ (entry.status)] ?? ["wait", "idle"];
+        const item = make("li");
+        item.dataset.tone = tone;
+        item.append(glyph(name === "pending" ? "wait" : name), readable(entry.content));
+        return item;
+      }),
+    );
+    panel.hidden = false;
+  }
+
+  /** @param {Event} event @param {Record<string, any>} patch */
+  tool(event, patch) {
+    const known = this.tools.get(String(patch.id));
+    const entry = known ?? { row: make("details", "disc tool"), data: {}, at: event.at };
+    Object.assign(entry.data, Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== null && value !== undefined)));
+    if (!known) {
+      this.tools.set(String(patch.id), entry);
+      this.toolGroup().querySelector(".tools-list")?.append(entry.row);
+    }
+    this.drawTool(entry, event.at);
+    const group = entry.row.closest("details.tools");
+    if (group instanceof HTMLElement) this.nameGroup(group);
+  }
+
+  toolGroup() {
+    if (this.group) return this.group;
+    this.output = null;
+    const group = make("details", "disc tools");
+    group.setAttribute("open", "");
+    group.append(make("summary"), make("div", "tools-list"));
+    this.group = this.put(group);
+    return group;
+  }
+
+  /** @param {HTMLElement} group */
+  nameGroup(group) {
+    const rows = /** @type {HTMLElement[]} */ ([...group.querySelectorAll("details.tool")]);
+    const failed = rows.filter((row) => row.dataset.tone === "bad").length;
+    group.dataset.tone = failed ? "bad" : "";
+    const summary = group.querySelector("summary");
+    if (!summary) return;
+    summary.replaceChildren(make("b", "", rows.length === 1 ? "1 tool call" : `${rows.length} tool calls`));
+    if (!failed) return;
+    const state = make("span", "state small push");
+    state.dataset.tone = "bad";
+    state.append(glyph("bad"), `${failed} failed`);
+    summary.append(state);
+  }
+
+  /** @param {{row: HTMLElement, data: Record<string, any>, at: string}} entry @param {string} at */
+  drawTool(entry, at) {
+    const { row, data } = entry;
+    const [name, tone] = TOOL_SIGNS[/** @type {keyof typeof TOOL_SIGNS} */ (data.status)] ?? ["run", "run"];
+    row.dataset.tone = tone;
+    const summary = make("summary");
+    const result = make("span", "res");
+    if (data.exit_code !== undefined) result.append(`exit ${data.exit_code}`);
+    result.append(glyph(name), make("span", "sr", String(data.status ?? "")));
+    const ended = data.status === "completed" || data.status === "failed";
+    const took = ended ? inWords((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
+    summary.append(make("span", "verb", readable(data.kind ?? "tool")), make("span", "what", readable(data.title)), result, make("span", "t", took));
+    const wasOpen = row.hasAttribute("open") || data.status === "failed";
+    row.replaceChildren(summary, ...this.contents(data.content));
+    row.toggleAttribute("open", wasOpen);
+  }
+
+  /** @param {unknown} content */
+  contents(content) {
+    const blocks = Array.isArray(content) ? content : content ? [content] : [];
+    return blocks.map((block) => {
+      const text = typeof block === "string" ? block : block.type === "diff" ? `${block.path}\n${block.new ?? ""}` : block.text ?? block.content?.text ?? JSON.stringify(block);
+      return make("pre", "out", readable(text).slice(0, TEXT_SHOWN));
+    });
+  }
+
+  /** @param {Record<string, any>} data */
+  stream(data) {
+    if (!this.output) {
+      this.group = null;
+      const holder = make("div", "stream-out");
+      this.output = make("pre", "out");
+      this.output.tabIndex = 0;
+      holder.append(this.output);
+      this.put(holder);
+    }
+    if (data.text !== undefined) return this.append(this.output, data.text);
+    this.append(this.output, `${data.head ?? ""}\n… ${data.length} bytes, the whole output can be downloaded …\n${data.tail ?? ""}`);
+  }
+
+  trim() {
+    while (this.root.childElementCount > ITEMS_SHOWN) {
+      this.root.firstElementChild?.remove();
+      this.dropped += 1;
+    }
+    if (this.dropped) this.root.dataset.dropped = String(this.dropped);
+  }
+}

@@ -1,0 +1,122 @@
+"""Tags and filters that the console's templates share."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from sandbox_supervisor.protocol.messages import RequestView
+from tasks_app.web import vocabulary
+from tasks_app.web.questions import Field, fields_of
+from tasks_app.web.vocabulary import Sign
+
+register = template.Library()
+
+
+@register.simple_tag
+def glyph(name: str, css: str = "") -> SafeString:
+    """Draw a glyph of the sprite; it is decoration, the word stands beside it."""
+    return format_html(
+        '<svg class="g{}" aria-hidden="true" focusable="false"><use href="#g-{}"></use></svg>',
+        f" {css}" if css else "",
+        name,
+    )
+
+
+@register.filter
+def task_sign(status: str) -> Sign:
+    return vocabulary.TASK.get(status, vocabulary.UNKNOWN)
+
+
+@register.filter
+def node_sign(state: str) -> Sign:
+    return vocabulary.NODE.get(state, vocabulary.UNKNOWN)
+
+
+@register.filter
+def attempt_sign(state: str) -> Sign:
+    return vocabulary.ATTEMPT.get(state, vocabulary.UNKNOWN)
+
+
+@register.filter
+def presence_sign(presence: str) -> Sign:
+    return vocabulary.PRESENCE.get(presence, vocabulary.UNKNOWN)
+
+
+@register.filter
+def health_sign(health: str) -> Sign:
+    return vocabulary.HEALTH.get(health, vocabulary.UNKNOWN)
+
+
+@register.filter
+def delivery_sign(state: str) -> Sign:
+    return vocabulary.DELIVERY.get(state, vocabulary.UNKNOWN)
+
+
+@register.filter
+def short(commit: str | None) -> str:
+    """Give the first seven characters of a commit id."""
+    return (commit or "")[:7]
+
+
+@register.filter
+def duration(value: timedelta | float | None) -> str:
+    """Write a duration as ``0:42``, ``14:02``, ``1 h 03`` or ``3 d 4 h``; nothing for None."""
+    if value is None:
+        return ""
+    seconds = max(0, int(value.total_seconds() if isinstance(value, timedelta) else value))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if hours == 0:
+        return f"{minutes}:{seconds % 60:02d}"
+    if days == 0:
+        return f"{hours} h {minutes % 60:02d}"
+    return f"{days} d {hours % 24} h"
+
+
+@register.filter
+def size(value: int | None) -> str:
+    """Write a number of bytes as ``812 B``, ``3.1 KiB`` or ``4.0 MiB``."""
+    amount = float(value or 0)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+@register.filter
+def moment(text: str | None) -> datetime | None:
+    """Read an RFC 3339 label of the supervisor; None for nothing or nonsense."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    except ValueError:
+        return None
+
+
+@register.filter
+def attempt_word(state: str) -> str:
+    return attempt_sign(state).word
+
+
+@register.filter
+def pretty_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)[:20_000]
+
+
+@register.filter
+def answer_words(answer: Any) -> str:
+    """Say an answer in a few words: the option that was chosen, or what was filled in."""
+    if isinstance(answer, dict):
+        for name in ("option", "content"):
+            if name in answer:
+                return answer_words(answer[name])
+        return "declined" if answer.get("declined") else ", ".join(f"{key}: {answer[key]}" for key in answer)[:200]
+    return str(answer)[:200]
+
+
+@register.filter
+def question_fields(request: RequestView) -> list[Field]:
+    return fields_of(request.schema)
