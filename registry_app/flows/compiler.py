@@ -1,0 +1,168 @@
+"""Compile a flow file: every problem at once, or the frozen flow with its digest, worst case and references."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from registry_app.flows.bounds import WorstCase, check_bounds, worst_case
+from registry_app.flows.draft import Draft, DraftNode, gather, raw_nodes, sketch
+from registry_app.flows.graph import check_graph
+from registry_app.flows.lowering import Lowering
+from registry_app.flows.problems import Finding, Problem
+from registry_app.flows.reading import Document, read_document
+from registry_app.flows.references import check_references
+from registry_app.flows.shape import check_shape
+from sandbox_supervisor.protocol import codec
+from sandbox_supervisor.protocol.flow import Agent, Flow, Node
+
+
+class CapabilityKind(StrEnum):
+    DRIVER = "driver"
+    MODEL = "model"
+    SKILL = "skill"
+    EXTENSION = "extension"
+    RESOURCE = "resource"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Something of the registry that a flow wants; ``wanted_by`` names the nodes."""
+
+    kind: CapabilityKind
+    name: str
+    wanted_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFlow:
+    """``canonical`` are the bytes that ``digest`` stands for."""
+
+    flow: Flow
+    canonical: bytes
+    digest: str
+    worst_case: WorstCase
+    references: tuple[Reference, ...]
+
+
+def compile_flow(source: str | bytes) -> CompiledFlow | list[Problem]:
+    """Compile the text of a flow file; problems come sorted by line.
+
+    Pure but for the child process that reads the text. Never raises for what the text holds.
+    """
+    document = read_document(source)
+    if isinstance(document, list):
+        return sorted(document, key=_place)
+    outcome = _compile(document)
+    if isinstance(outcome, CompiledFlow):
+        return outcome
+    return sorted({document.problem(finding) for finding in outcome}, key=_place)
+
+
+def worst_case_of(flow: Flow) -> WorstCase:
+    """Compute the worst case of a flow that was compiled before."""
+    return worst_case(Draft({node.key: _known(node, flow) for node in flow.all_nodes()}, flow.inputs))
+
+
+def references_of(flow: Flow) -> tuple[Reference, ...]:
+    """Give everything of the registry that the flow refers to, sorted by kind and name."""
+    wanted: dict[tuple[CapabilityKind, str], list[str]] = {}
+    for node in flow.all_nodes():
+        for kind, name in _wishes(node):
+            wanted.setdefault((kind, name), []).append(node.key)
+    return tuple(
+        Reference(kind=kind, name=name, wanted_by=tuple(dict.fromkeys(keys)))
+        for (kind, name), keys in sorted(wanted.items())
+    )
+
+
+_HARMLESS = frozenset({"unknown_key", "not_supported_yet"})  # the rest of the node can be understood without them
+
+
+def _compile(document: Document) -> CompiledFlow | list[Finding]:
+    data = document.data
+    findings = check_shape(data)
+    if not isinstance(data, dict):
+        return findings
+    draft, more = _draft(data, findings)
+    findings += more
+    findings += check_graph(draft)
+    findings += check_references(draft)
+    if findings:
+        return findings
+    case = worst_case(draft)
+    findings += check_bounds(draft, case)
+    return findings or _finish(data, draft, case)
+
+
+def _draft(data: Mapping[str, Any], shape: list[Finding]) -> tuple[Draft, list[Finding]]:
+    """Lower every node whose shape is right, and keep what is readable of the others."""
+    broken = {finding.path[:2] for finding in shape if finding.code not in _HARMLESS}
+    defaults_are_right = not any(finding.path[:1] == ("defaults",) for finding in shape)
+    defaults = data.get("defaults", {}) if defaults_are_right else {}
+    findings: list[Finding] = []
+    sketches: list[DraftNode] = []
+    for path, raw in raw_nodes(data):
+        node = None
+        if path not in broken and defaults_are_right:
+            lowering = Lowering(path, raw, defaults)
+            node = lowering.node()
+            findings += lowering.findings
+        one = sketch(path, raw, node)
+        if one is not None:
+            sketches.append(one)
+    inputs = data.get("inputs")
+    draft, duplicates = gather(sketches, inputs if isinstance(inputs, dict) else {})
+    return draft, [*findings, *duplicates, *_inputs(draft.inputs, broken)]
+
+
+def _inputs(inputs: Mapping[str, Any], broken: set[tuple[str | int, ...]]) -> Iterator[Finding]:
+    """A default must be a value that the input allows."""
+    for name, schema in inputs.items():
+        if ("inputs", name) in broken or "default" not in schema:
+            continue
+        for error in Draft202012Validator(schema).iter_errors(schema["default"]):
+            message = f"The default does not fit the input's own {error.validator}."
+            yield Finding("input_default", ("inputs", name, "default"), message)
+
+
+def _finish(data: Mapping[str, Any], draft: Draft, case: WorstCase) -> CompiledFlow:
+    nodes = [(one.final, one.node) for one in draft.nodes.values() if one.node is not None]
+    flow = Flow(
+        name=data["name"],
+        description=data.get("description", ""),
+        inputs=dict(draft.inputs),
+        nodes=tuple(node for final, node in nodes if not final),
+        finally_=tuple(node for final, node in nodes if final),
+    )
+    return CompiledFlow(
+        flow=flow,
+        canonical=codec.canonical(flow),
+        digest=codec.digest(flow),
+        worst_case=case,
+        references=references_of(flow),
+    )
+
+
+def _known(node: Node, flow: Flow) -> DraftNode:
+    final = node in flow.finally_
+    return DraftNode(key=node.key, path=(), raw={}, needs=node.needs, kind=str(node.kind), final=final, node=node)
+
+
+def _wishes(node: Node) -> Iterator[tuple[CapabilityKind, str]]:
+    agents: list[Agent | None] = [node.agent, node.merge.agent if node.merge else None]
+    for agent in agents:
+        if agent is None:
+            continue
+        yield CapabilityKind.DRIVER, agent.driver
+        if agent.model is not None:
+            yield CapabilityKind.MODEL, agent.model
+        yield from ((CapabilityKind.SKILL, name) for name in agent.skills)
+        yield from ((CapabilityKind.EXTENSION, name) for name in agent.extensions)
+        yield from ((CapabilityKind.RESOURCE, name) for name in agent.resources)
+
+
+def _place(problem: Problem) -> tuple[int, int, str, str]:
+    return problem.line, problem.column, problem.code, problem.message
