@@ -1,6 +1,7 @@
 """Facts about live attempts. A fact about an attempt that has ended changes nothing and is recorded as late."""
 
 from dataclasses import replace
+from math import isfinite
 
 from sandbox_supervisor.graph import approvals, clocks, outcomes
 from sandbox_supervisor.graph.draft import Draft, is_live
@@ -95,8 +96,9 @@ def progressed(d: Draft, fact: Progress) -> None:
         return
     node, generation, attempt = row.id.node, row.id.generation, str(row.id)
     d.events.extend(replace(event, node=node, generation=generation, attempt=attempt) for event in fact.events)
-    if fact.usage:
-        d.set_attempt(row.id, usage={**row.usage, **fact.usage})
+    usage = {name: amount for name, amount in fact.usage.items() if isfinite(amount)}
+    if usage:
+        d.set_attempt(row.id, usage={**row.usage, **usage})
 
 
 def finishing(d: Draft, fact: Finishing) -> None:

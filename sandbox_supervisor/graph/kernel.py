@@ -15,15 +15,23 @@ from sandbox_supervisor.graph.facts import Fact, Now
 from sandbox_supervisor.graph.rows import Change, GraphRow, NodeRow, State
 from sandbox_supervisor.graph.sources import Source, sources
 from sandbox_supervisor.graph.topology import topology
+from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.flow import Flow
 
 __all__ = ["EMPTY", "Source", "apply", "command_digest", "initial", "ready", "refused", "sources", "step"]
 
 
 def initial(
-    flow: Flow, *, task: str = "", inputs: dict[str, Any] | None = None, attempts_limit: int = 10_000
+    flow: Flow,
+    *,
+    task: str = "",
+    specification: str = "",
+    inputs: dict[str, Any] | None = None,
+    attempts_limit: int = 10_000,
 ) -> Change:
     """Make the rows of a new graph; joins without needs fire at once, nothing is dispatched before the gate opens.
+
+    ``specification`` is a digest that ``log.created`` names.
 
     Raises ValueError for a flow with a cycle, an unknown need or duplicate keys.
     """
@@ -38,6 +46,7 @@ def initial(
     )
     draft = Draft(flow=flow, topology=shape, state=blank, now=Now(instant=0.0, at=""))
     draft.set_graph(task=task, inputs=inputs or {}, attempts_limit=attempts_limit)
+    draft.event(EventKind.LOG_CREATED, {"task": task, "specification": specification})
     draft.dirty.update(shape.nodes)
     settle.settle(draft)
     draft.state = EMPTY

@@ -1,4 +1,4 @@
-"""What an attempt's end means for its row and its node: cancel wins, then supersession, then time-outs, then retries."""
+"""What an attempt's end means for its row and its node: cancel wins, then supersession, time-outs, retries."""
 
 from sandbox_supervisor.graph import conditions, retry, rework
 from sandbox_supervisor.graph.draft import Draft

@@ -1,0 +1,190 @@
+"""The log as the supervisor sees it: commits and reads, carried out by the one thread that owns the file."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from sandbox_supervisor.graph.rows import Change, CommandRow, State
+from sandbox_supervisor.log import records
+from sandbox_supervisor.log.artefacts import ArtefactStore
+from sandbox_supervisor.log.database import Committed, Database
+from sandbox_supervisor.log.errors import AlreadyLocked
+from sandbox_supervisor.log.outputs import OutputStore
+from sandbox_supervisor.log.writer import Writer
+from sandbox_supervisor.protocol.events import Envelope
+from sandbox_supervisor.protocol.messages import Head
+
+T = TypeVar("T")
+PAGE = 500
+
+
+class Log:
+    """One open log. Its coroutines belong to one event loop; ``load`` and ``verify`` block and are for the start."""
+
+    def __init__(self, folder: Path, lock: int, writer: Writer, *, attempt_log: int) -> None:
+        self._lock = lock
+        self._writer = writer
+        self._moved: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        writer.on_move = self._on_move
+        self.outputs = OutputStore(folder / "outputs", cap=attempt_log)
+        self.artefacts = ArtefactStore(folder / "artefacts")
+
+    @classmethod
+    def open(cls, folder: Path, *, damaged_ok: bool = False, attempt_log: int = 64 * 1024 * 1024) -> "Log":
+        """Lock the folder, create or check the log, count one more boot.
+
+        Raises AlreadyLocked, StorageCorrupt. With ``damaged_ok`` a damaged log opens for reading: ``damage`` says what
+        is wrong, reads give what can still be read, commits raise StorageCorrupt.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = _lock(folder)
+        try:
+            writer = Writer.start(folder, damaged_ok=damaged_ok)
+            return cls(folder, lock, writer, attempt_log=attempt_log)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    # --- facts that need no waiting ---
+
+    @property
+    def epoch(self) -> str:
+        return self._writer.facts.epoch
+
+    @property
+    def boot(self) -> int:
+        """How often this log was opened, this time included."""
+        return self._writer.facts.boot
+
+    @property
+    def created(self) -> bool:
+        """True when this opening made the log."""
+        return self._writer.facts.boot == 1
+
+    @property
+    def alive_until(self) -> float | None:
+        """Instant of the last commit of the supervisor before this one; None when there was none."""
+        return self._writer.facts.alive_until
+
+    @property
+    def same_boot(self) -> bool:
+        """False when the machine was rebooted since the last commit."""
+        return self._writer.facts.same_boot
+
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with the log; then it only reads."""
+        return self._writer.damage
+
+    @property
+    def full(self) -> bool:
+        """The disk is full: state commits live off the ballast, output waits."""
+        return self._writer.full
+
+    def head(self) -> Head:
+        """Give the newest committed event."""
+        return self._writer.told_head
+
+    # --- blocking, for the start ---
+
+    def load(self) -> State:
+        """Read all rows. Raises StorageCorrupt."""
+        return self._ask(lambda database: records.load(database.connection)).result()
+
+    def verify(self, *, full: bool = True) -> None:
+        """Check the log, everything or as at a start. Raises StorageCorrupt."""
+        self._writer.check(full=full).result()
+
+    # --- asynchronous ---
+
+    async def commit(self, change: Change, *, durable: bool = True) -> Committed:
+        """Store one transition, atomically; what is queued meanwhile shares its sync.
+
+        Without ``durable`` it survives the death of the process, and the machine's as soon as a later durable commit is
+        done. An empty change stores nothing. Raises Superseded, StorageFull, StorageCorrupt; then nothing was stored.
+        Cancelling the call does not say whether it was stored.
+        """
+        if change == Change():
+            seq = self.head().seq
+            return Committed(seq + 1, seq, change)
+        return await asyncio.wrap_future(self._writer.commit(change, durable=durable))
+
+    async def command(self, key: str) -> CommandRow | None:
+        """Look a command up by its id."""
+        return await asyncio.wrap_future(self._ask(lambda database: records.command(database.connection, key)))
+
+    async def events(self, after: int, limit: int = PAGE) -> list[Envelope]:
+        """Give up to ``limit`` (at most 500) events with ``seq > after``, in order."""
+        if after >= self.head().seq:
+            return []
+        wanted = max(0, min(limit, PAGE))
+        return await asyncio.wrap_future(self._ask(lambda database: database.events(after, wanted)))
+
+    async def read(self) -> tuple[State, int]:
+        """Read all rows and the seq they stand for, in one moment."""
+        return await asyncio.wrap_future(
+            self._ask(lambda database: (records.load(database.connection), database.head.seq))
+        )
+
+    async def wait_past(self, seq: int, timeout: float) -> bool:
+        """Return True as soon as the head is beyond ``seq``, False after ``timeout`` seconds."""
+        self._loop = asyncio.get_running_loop()
+        deadline = self._loop.time() + timeout
+        while True:
+            moved = self._moved = self._moved or self._loop.create_future()
+            if self.head().seq > seq:
+                return True
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return False
+            await asyncio.wait([moved], timeout=left)
+
+    def _on_move(self) -> None:
+        """In the log's thread, after the head has moved. Whoever waits made the future before looking at the head."""
+        if self._moved is not None and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, None
+        if moved is not None:
+            moved.set_result(None)
+
+    async def wait_space(self, timeout: float) -> bool:
+        """Return True as soon as the disk is not full, False after ``timeout`` seconds."""
+        return await asyncio.to_thread(self._writer.has_space.wait, timeout)
+
+    async def acknowledge(self, head: Head) -> None:
+        """Take note of the head that the control plane knows. Raises StorageCorrupt when this log does not contain it;
+        then the log refuses every further commit."""
+        await asyncio.wrap_future(self._writer.acknowledge(head))
+
+    async def close(self) -> None:
+        """Finish what is queued, checkpoint and unlock. Repeating is safe."""
+        await asyncio.to_thread(self.close_now)
+
+    def close_now(self) -> None:
+        """Like ``close``, blocking."""
+        if self._lock >= 0:
+            self._writer.stop()
+            os.close(self._lock)
+            self._lock = -1
+
+    def _ask(self, question: Callable[[Database], T]) -> "Future[T]":
+        return self._writer.ask(question)
+
+
+def _lock(folder: Path) -> int:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise AlreadyLocked(f"another process has the log in {folder} open") from None
+    return lock
