@@ -12,6 +12,7 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402 - needs a loaded app
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import OriginValidator  # noqa: E402
 from django.conf import settings  # noqa: E402
+
 from tasks_app.live.routing import websocket_urlpatterns  # noqa: E402
 
 application = ProtocolTypeRouter(

@@ -16,7 +16,7 @@ TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 
 
-class EnvironmentProblem(Exception):  # noqa: N818 - the glossary's word for a refusal that explains itself
+class EnvironmentProblem(Exception):
     """A variable is missing or cannot be understood."""
 
 

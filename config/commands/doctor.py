@@ -45,9 +45,8 @@ def _programs(_: Layout) -> Iterator[Finding]:
 
 
 def _isolation(_: Layout) -> Iterator[Finding]:
-    from sandbox_providers.registry import provider_for
-
     from config.commands.local_provider import settings_of
+    from sandbox_providers.registry import provider_for
 
     capabilities = provider_for("local", settings_of()).capabilities()
     weak = capabilities.isolation != "bubblewrap"

@@ -47,7 +47,7 @@ class Program:
     patience: int = 10
 
 
-class RedisMissing(Exception):  # noqa: N818 - says what is missing
+class RedisMissing(Exception):
     """Neither the machine nor a package has a ``redis-server``."""
 
 

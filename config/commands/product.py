@@ -24,7 +24,7 @@ STOP_PATIENCE = 60.0
 GLANCE = 0.1  # seconds between two looks
 
 
-class ProductProblem(Exception):  # noqa: N818 - what stands in a person's way, in words
+class ProductProblem(Exception):
     """The product cannot be started or stopped; the message says what, where and how to fix it."""
 
 

@@ -33,7 +33,7 @@ State lives under CAISSON_STATE_DIR (default: .caisson in the checkout). ./caiss
 COMMANDS = ("up", "run", "demo", "test", "doctor", "stop", "reset")
 
 
-class SetupProblem(Exception):  # noqa: N818 - what stands in a person's way, in words
+class SetupProblem(Exception):
     """Something outside the project is missing or broken; the message says what, where and how to fix it."""
 
 

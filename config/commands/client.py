@@ -1,0 +1,83 @@
+"""The command line's client of the REST API. It can do nothing that any other client could not."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+PATIENCE = 180.0  # seconds that a console may be away (a restart) before a command gives up
+PAUSE = 0.5
+
+
+class ApiProblem(Exception):
+    """The API said no. ``problem`` is its problem document."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        super().__init__(str(problem.get("detail") or problem.get("title") or f"HTTP {status}"))
+        self.status = status
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        return str(self.problem.get("code", ""))
+
+
+class ConsoleAway(Exception):
+    """Nobody has answered for PATIENCE seconds."""
+
+
+@dataclass(slots=True)
+class Client:
+    """Every call waits while the console is away; a POST carries a key, so that a repeated one is the same one."""
+
+    url: str
+    token: str
+    _http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        self._http = httpx.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=40.0, trust_env=False)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Read a resource. Raises ApiProblem, ConsoleAway."""
+        return self._ask("GET", path, params={name: value for name, value in query.items() if value is not None})
+
+    def post(self, path: str, body: Mapping[str, Any], *, key: str) -> Any:
+        """Do something once, however often it is sent. Raises ApiProblem, ConsoleAway."""
+        return self._ask("POST", path, json=body, headers={"Idempotency-Key": key})
+
+    def delete(self, path: str) -> Any:
+        """Remove a resource; asking again is harmless. Raises ApiProblem, ConsoleAway."""
+        return self._ask("DELETE", path)
+
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        give_up_at = time.monotonic() + PATIENCE
+        while True:
+            try:
+                answer = self._http.request(method, path, **request)
+            except httpx.TransportError as error:
+                answer, words = None, str(error)
+            else:
+                words = f"HTTP {answer.status_code}"
+            if answer is not None and answer.status_code < 500 and answer.status_code != 429:
+                return _read(answer)
+            if _says_why(answer):
+                return _read(answer)
+            if time.monotonic() > give_up_at:
+                raise ConsoleAway(f"{self.url} has not answered for {PATIENCE:.0f} s ({words}).")
+            time.sleep(PAUSE)
+
+
+def _says_why(answer: httpx.Response | None) -> bool:
+    """Say whether a 5xx is the product's own word (a sandbox that does not answer), not a console that is away."""
+    return answer is not None and answer.headers.get("content-type", "").startswith("application/problem+json")
+
+
+def _read(answer: httpx.Response | None) -> Any:
+    assert answer is not None  # noqa: S101 - both callers have one
+    body = answer.json() if answer.content else {}
+    if answer.is_success:
+        return body
+    raise ApiProblem(answer.status_code, body if isinstance(body, dict) else {})
