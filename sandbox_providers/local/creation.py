@@ -20,6 +20,7 @@ from sandbox_providers.contract import (
     Unavailable,
 )
 from sandbox_providers.local.images import Image, find_image, held_in_place
+from sandbox_providers.local.isolation import Tier
 from sandbox_providers.local.layout import Layout
 from sandbox_supervisor.protocol import codec, folder, handover
 
@@ -36,7 +37,7 @@ class Creation:
 
     layout: Layout
     min_free_bytes: int
-    tier: Callable[[Image], str]
+    tier: Callable[[Image], Tier]
     step: Callable[[str], None]
 
     def create(self, spec: SandboxSpec, bundle: SecretBundle) -> folder.Order:
@@ -47,8 +48,10 @@ class Creation:
         place = self.layout.place(spec.name)
         self._write_specification(place, spec)
         if not (place / folder.RECORD).exists() and not (place / folder.TERMINATED).exists():
-            _launch(place, order, bundle)
-            self.step("launched")
+            process = _spawn(place, order, bundle)
+            self.step("launcher spawned")
+            _await_instance(place, process)
+            self.step("instance known")
         return order
 
     def _refuse_used_names(self, spec: SandboxSpec) -> None:
@@ -73,6 +76,7 @@ class Creation:
 
     def _write_order(self, spec: SandboxSpec) -> None:
         image = find_image(self.layout, spec.image_digest)
+        tier = self.tier(image)
         order = folder.Order(
             key=spec.key,
             name=spec.name,
@@ -82,7 +86,8 @@ class Creation:
             image_digest=spec.image_digest,
             image=str(self.layout.image(spec.image_digest)),
             python=image.python,
-            tier=self.tier(image),
+            tier=tier.tier,
+            tier_reason=tier.reason,
             state=str(self.layout.state),
             memory_limit=spec.resources.memory_limit,
             cpu_limit=spec.resources.cpu_limit,
@@ -123,8 +128,8 @@ def check(spec: SandboxSpec) -> None:
         raise InvalidSpec("runtime_class_unknown", "The local provider knows no runtime classes; leave it out.")
 
 
-def _launch(place: Path, order: folder.Order, bundle: SecretBundle) -> None:
-    """Start a launcher and wait until it, or another one, is the sandbox's instance.
+def _spawn(place: Path, order: folder.Order, bundle: SecretBundle) -> "subprocess.Popen[bytes]":
+    """Start a launcher.
 
     The secrets lie in memory behind its standard input before it exists, so that no death of ours can cut them short.
     """
@@ -132,7 +137,7 @@ def _launch(place: Path, order: folder.Order, bundle: SecretBundle) -> None:
     log = os.open(place / folder.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [order.python, *PYTHON_FLAGS, "-m", "sandbox_supervisor", "launch", "--folder", str(place)],
             stdin=stdin,
             stdout=log,
@@ -146,7 +151,6 @@ def _launch(place: Path, order: folder.Order, bundle: SecretBundle) -> None:
     finally:
         os.close(stdin)
         os.close(log)
-    _await_instance(place, process)
 
 
 def _revealed(bundle: SecretBundle) -> dict[str, dict[str, str]]:
@@ -154,6 +158,7 @@ def _revealed(bundle: SecretBundle) -> dict[str, dict[str, str]]:
 
 
 def _await_instance(place: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until this launcher, or another one, is the sandbox's instance, or until it is clear that none will be."""
     try:
         code = process.wait(START_LIMIT)
     except subprocess.TimeoutExpired:

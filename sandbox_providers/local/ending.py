@@ -39,7 +39,7 @@ def leftovers(sight: Sight) -> list[Process]:
     """Give every process of the sandbox that runs: those known by name and those that carry its mark."""
     known = sight.processes()
     pids = {process.pid for process in known}
-    return known + [process for process in _marked(sight.order.uid) if process.pid not in pids]
+    return known + [process for process in marked(sight.order.uid) if process.pid not in pids]
 
 
 def _settled(layout: Layout, sight: Sight) -> Sight:
@@ -95,7 +95,7 @@ def _kill(layout: Layout, sight: Sight) -> bool:
         time.sleep(_PAUSE)
 
 
-def _marked(uid: str) -> list[Process]:
+def marked(uid: str) -> list[Process]:
     """Find processes by the mark in their environment, as far as this user may read it."""
     mark = f"{folder.MARK}={uid}".encode()
     found = []

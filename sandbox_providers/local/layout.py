@@ -55,9 +55,11 @@ class Layout:
     def check(self) -> None:
         """Raise Unavailable when the sandboxes cannot be seen: then nothing is known, least of all that one is lost."""
         try:
-            os.scandir(self.sandboxes).close()
+            os.scandir(self.state).close()
+            if self.sandboxes.exists():
+                os.scandir(self.sandboxes).close()
         except OSError as error:
-            raise Unavailable("state_unusable", f"{self.sandboxes} cannot be read: {error.strerror}.") from None
+            raise Unavailable("state_unusable", f"{self.state} cannot be read: {error.strerror}.") from None
 
     def place(self, name: str) -> Path:
         """Give the folder of a sandbox. Raises InvalidSpec for a name that is none."""
@@ -77,7 +79,7 @@ class Layout:
 
     def orders(self) -> Iterator[folder.Order]:
         """Give every readable order; foreign and damaged folders are skipped."""
-        for path in sorted(self.sandboxes.iterdir()):
+        for path in sorted(self.sandboxes.iterdir()) if self.sandboxes.exists() else ():
             if not _NAME.match(path.name):
                 continue
             try:
@@ -94,6 +96,10 @@ class Layout:
         except FileNotFoundError:
             return None
         return codec.decode(data, Gone) if data else None
+
+    def is_known(self, name: str) -> bool:
+        """Say whether this state directory has ever heard of the name."""
+        return (self.names / name).exists()
 
     def remember(self, name: str, gone: Gone) -> None:
         """Mark the name as used up. To be called with the name held."""

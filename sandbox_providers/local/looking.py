@@ -102,8 +102,12 @@ def observe(layout: Layout, ref: SandboxRef) -> Observation:
 
 
 def _absent(layout: Layout, ref: SandboxRef) -> Observation:
+    if layout.place(ref.name).exists() and ref.uid:
+        raise Unavailable("order_missing", f"The folder of {ref.name} is there, but not its {folder.ORDER}.")
     if layout.gone(ref.name):
         return Observation(state=State.ABSENT, reason="cleaned_up", authoritative=True)
+    if ref.uid and not layout.is_known(ref.name):
+        raise Unavailable("state_unknown", f"{layout.state} has never heard of {ref.name}; is it the right one?")
     if ref.uid:
         cause = "object_deleted"
         return Observation(state=State.LOST, reason=LOST, cause=cause, instance=ref.instance, authoritative=True)

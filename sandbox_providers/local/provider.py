@@ -53,7 +53,7 @@ class LocalProvider:
         self._creation = Creation(
             layout=self._layout,
             min_free_bytes=settings.min_free_bytes,
-            tier=lambda image: self._tier(image).tier,
+            tier=self._tier,
             step=step,
         )
 

@@ -61,19 +61,13 @@ class Children:
             )
 
     def runner(self) -> int:
-        """Start a runner behind the isolation that was ordered; give the pid of the outermost process.
+        """Start a runner behind the isolation that was ordered, never with less; give the outermost pid."""
+        from sandbox_supervisor.isolation import Isolation, Tier, runner_prefix
 
-        Raises RuntimeError rather than start one with less.
-        """
-        from sandbox_supervisor import isolation
-
-        chosen = isolation.choose(self.order.tier, bwrap=self._bwrap())
-        if chosen.tier != self.order.tier:
-            raise RuntimeError(f"the sandbox was made for {self.order.tier}: {chosen.reason}")
+        chosen = Isolation(tier=Tier(self.order.tier), reason=self.order.tier_reason, bwrap=self._bwrap())
         ctl, work, repo = (self.place / name for name in ("ctl", "work", "repo"))
-        prefix = isolation.runner_prefix(
-            chosen, state_dir=Path(self.order.state), ctl_dir=ctl, repo=repo, work=work, image=Path(self.order.image)
-        )
+        image = Path(self.order.image)
+        prefix = runner_prefix(chosen, state=Path(self.order.state), ctl_dir=ctl, repo=repo, work=work, image=image)
         return self._start(
             [
                 *prefix,

@@ -126,10 +126,11 @@ class Keeper:
             self._collect()
             self._check()
             now = time.monotonic()
-            for kept in (self._supervisor, self._runner):
-                if kept.pid is None and kept.due_at <= now:
-                    kept.start()
-                    self._tell("running")
+            due = [kept for kept in (self._supervisor, self._runner) if kept.pid is None and kept.due_at <= now]
+            for kept in due:
+                kept.start()
+            if due:
+                self._tell("running")
             waits = [kept.due_at - now for kept in (self._supervisor, self._runner) if kept.pid is None]
             self._wait(min([_LOOK_AROUND, *waits]))
 

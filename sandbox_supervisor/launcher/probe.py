@@ -13,6 +13,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--tier", choices=["auto", "bubblewrap", "none"], default="auto")
     parser.add_argument("--bwrap", type=Path)
     asked = parser.parse_args(argv)
-    chosen = isolation.choose(asked.tier, bwrap=asked.bwrap)
+    try:
+        chosen = isolation.choose(asked.tier, bwrap=asked.bwrap)
+    except isolation.IsolationMissing as missing:
+        chosen = isolation.Isolation(tier=isolation.Tier.NONE, reason=str(missing))
     sys.stdout.buffer.write(codec.encode({"tier": chosen.tier, "reason": chosen.reason}) + b"\n")
     return 0

@@ -39,6 +39,7 @@ class Order:
     image: str  # folder
     python: str
     tier: str
+    tier_reason: str  # for people
     state: str  # folder that nothing below the runner may see
     memory_limit: int | None = None
     cpu_limit: float | None = None
