@@ -16,8 +16,8 @@ STATE_DIR = state.prepare(_environment.get(env.STATE_DIR, BASE_DIR / ".caisson")
 RUN_DIR = state.run_folder(STATE_DIR)
 CONTROL_SOCKET = RUN_DIR / "control.sock"  # where local sandboxes call the internal API
 SECRET_KEY = _environment.get(env.SECRET_KEY, "") or state.generated(STATE_DIR, "secret_key")
-TOKEN_PEPPER_RING = tuple(
-    tuple(part.split(":", 1))
+TOKEN_PEPPER_RING: tuple[tuple[str, str], ...] = tuple(
+    (part.partition(":")[0], part.partition(":")[2])
     for part in (
         _environment.get(env.TOKEN_PEPPER, "") or state.generated(STATE_DIR, "token_pepper", prefix="k1:")
     ).split(",")

@@ -58,25 +58,24 @@ class Client:
             try:
                 answer = self._http.request(method, path, **request)
             except httpx.TransportError as error:
-                answer, words = None, str(error)
+                words = str(error)
             else:
+                if _is_an_answer(answer):
+                    return _read(answer)
                 words = f"HTTP {answer.status_code}"
-            if answer is not None and answer.status_code < 500 and answer.status_code != 429:
-                return _read(answer)
-            if _says_why(answer):
-                return _read(answer)
             if time.monotonic() > give_up_at:
                 raise ConsoleAway(f"{self.url} has not answered for {PATIENCE:.0f} s ({words}).")
             time.sleep(PAUSE)
 
 
-def _says_why(answer: httpx.Response | None) -> bool:
-    """Say whether a 5xx is the product's own word (a sandbox that does not answer), not a console that is away."""
-    return answer is not None and answer.headers.get("content-type", "").startswith("application/problem+json")
+def _is_an_answer(answer: httpx.Response) -> bool:
+    """Say whether the product itself has spoken; a 5xx of its own (a sandbox that is away) is a problem document."""
+    if answer.status_code == 429:
+        return False
+    return answer.status_code < 500 or answer.headers.get("content-type", "").startswith("application/problem+json")
 
 
-def _read(answer: httpx.Response | None) -> Any:
-    assert answer is not None  # noqa: S101 - both callers have one
+def _read(answer: httpx.Response) -> Any:
     body = answer.json() if answer.content else {}
     if answer.is_success:
         return body

@@ -44,11 +44,13 @@ def _programs(_: Layout) -> Iterator[Finding]:
         yield Finding(what="Redis", words="not found", fix=str(missing))
 
 
-def _isolation(_: Layout) -> Iterator[Finding]:
-    from config.commands.local_provider import settings_of
-    from sandbox_providers.registry import provider_for
+def _isolation(layout: Layout) -> Iterator[Finding]:
+    from config.commands.local import load_django
 
-    capabilities = provider_for("local", settings_of()).capabilities()
+    load_django(layout)
+    from tasks_app.services.providers import provider_named
+
+    capabilities = provider_named("local").capabilities()
     weak = capabilities.isolation != "bubblewrap"
     yield Finding(
         what="isolation",

@@ -118,7 +118,7 @@ def outcome(client: Client, task: dict[str, Any], *, console_url: str, database:
     """Gather what ``--json`` promises of an ended task."""
     graph = _graph(client, task["id"])
     deliveries = client.get(f"/tasks/{task['id']}/deliveries")["data"]
-    delivered = next((each for each in reversed(deliveries) if each["state"] == "delivered"), {})
+    delivered: dict[str, Any] = next((each for each in reversed(deliveries) if each["state"] == "delivered"), {})
     return {
         "task": task["id"],
         "status": task["status"],

@@ -14,6 +14,7 @@ import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 GIT_NEEDED = (2, 38)  # the first one with ``git merge-tree --write-tree``
 USAGE = """\
@@ -56,8 +57,11 @@ def main(root: str, arguments: list[str]) -> int:
     except SetupProblem as problem:
         sys.stderr.write(f"caisson: {problem}\n")
         return 1
-    os.execv(python, [str(python), str(checkout / "caisson"), *arguments])
-    return None
+    return _hand_over(python, [str(checkout / "caisson"), *arguments])
+
+
+def _hand_over(python: Path, arguments: list[str]) -> NoReturn:
+    os.execv(python, [str(python), *arguments])
 
 
 def check_git() -> None:

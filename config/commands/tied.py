@@ -11,15 +11,13 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def main(arguments: list[str]) -> int:
-    """Replace this process by ``arguments``; returns (1) only if the parent has already gone."""
+def main(arguments: list[str]) -> None:
+    """Replace this process by ``arguments``; does nothing if the parent has already gone."""
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent or parent == 1:
-        return 1
-    os.execvp(arguments[0], arguments)
-    return None
+    if os.getppid() == parent and parent != 1:
+        os.execvp(arguments[0], arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

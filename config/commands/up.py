@@ -52,8 +52,12 @@ def _stay(layout: Layout) -> None:
     wished = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: wished.set())
-    watcher = threading.Thread(target=lambda: (product.follow(layout), wished.set()), name="watch product", daemon=True)
-    watcher.start()
+
+    def watch() -> None:
+        product.follow(layout)
+        wished.set()
+
+    threading.Thread(target=watch, name="watch product", daemon=True).start()
     while not wished.wait(timeout=1.0):  # a bounded wait, so that signals are handled on the main thread
         pass
     if product.running(layout):

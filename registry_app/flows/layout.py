@@ -163,8 +163,10 @@ def _main_part(nodes: tuple[Node, ...], left: int) -> tuple[dict[str, Box], dict
     hops: list[tuple[str | int, str | int]] = []
     offset = float(COLUMN * len(loose))
     for part, width, _, links in from_edges(edges, vertex_spacing=COLUMN) if edges else ():
-        places |= _upright(part, offset, [node.key for node in nodes])
-        hops += links
+        places |= _upright(
+            [(name, (float(x), float(y))) for name, (x, y) in part], offset, [node.key for node in nodes]
+        )
+        hops += links or []
         offset += width + COLUMN
     at = {name: (round(left + x), round(MARGIN + y)) for name, (x, y) in places.items()}
     boxes = {node.key: Box(key=node.key, x=at[node.key][0], y=at[node.key][1]) for node in nodes}

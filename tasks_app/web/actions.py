@@ -47,7 +47,9 @@ def command(request: HttpRequest, actor: Actor, task_id: str) -> HttpResponse:
 def cancel(request: HttpRequest, actor: Actor, task_id: str) -> HttpResponse:
     """Ask for the end of a task; its sandbox is kept for the window."""
     task = visible_task(actor, task_id, Permission.STEER_TASK)
-    return _told(request, task, lambda: lifecycle.request_cancel(task.pk, actor=actor), "The task is being cancelled.")
+    return _told(
+        request, task, lambda: lifecycle.request_cancel(task.pk, actor=actor.label), "The task is being cancelled."
+    )
 
 
 @require_POST

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 
@@ -13,14 +14,14 @@ from workspaces_app.access import Actor, Permission, actor_of_user, authorise
 from workspaces_app.errors import Forbidden, NotVisible, Unauthenticated
 
 P = ParamSpec("P")
-Page = Callable[Concatenate[HttpRequest, Actor, P], HttpResponse]
+Page = Callable[Concatenate[HttpRequest, Actor, P], HttpResponseBase]
 
 
-def page(view: Page[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+def page(view: Page[P]) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Give the view the actor; somebody anonymous is sent to sign in, what is not theirs answers 404."""
 
     @wraps(view)
-    def gated(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def gated(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         actor = actor_of_user(request.user)
         if actor.user_id is None:
             return redirect(reverse("sign-in"))

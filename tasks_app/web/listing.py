@@ -11,7 +11,7 @@ from sandbox_supervisor.protocol.states import NODE_ENDED, NodeState
 from tasks_app import bars
 from tasks_app.models import Task
 from tasks_app.states import LIVE, STANDING, TERMINAL, Status
-from tasks_app.web import pictures
+from tasks_app.web import pictures, vocabulary
 from tasks_app.web.gates import page
 from workspaces_app.access import Actor
 from workspaces_app.ids import looks_like_id
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def shapes(self) -> list[tuple[str, str]]:
-        signs = [pictures.vocabulary.NODE[state] for state in self.states]
+        signs = [vocabulary.NODE[state] for state in self.states]
         return [(sign.shape, sign.tone) for sign in signs]
 
 

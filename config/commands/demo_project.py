@@ -1,0 +1,28 @@
+"""The small real project that the demo works on, made as a Git repository with a bare remote."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.commands.processes import Layout
+
+BRIEF = """\
+Orders need a discount: a percentage, applied before tax. Write it with tests, and say in the README how it is used.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoProject:
+    repository: Path
+    remote: Path
+    brief: str
+
+
+def create(layout: Layout) -> DemoProject:
+    """Make a fresh copy below the state directory; every call gives another one, so that demos do not meet."""
+    from registry_app.shipped import demo_project
+
+    parent = layout.state / "demo"
+    parent.mkdir(mode=0o700, exist_ok=True)
+    repository, remote = demo_project.create(Path(tempfile.mkdtemp(prefix="demo-", dir=parent)))
+    return DemoProject(repository=repository, remote=remote, brief=BRIEF)
