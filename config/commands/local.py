@@ -64,9 +64,9 @@ def build_image(layout: Layout) -> str:
 def prepare_database() -> None:
     """Migrate, and add the first workspace, admin, policy revision and shipped flows; what is there stays."""
     from django.core.management import call_command
+
     from policy_app.services.seed import ensure_first_revision
     from registry_app.services.seed import ensure_shipped
-
     from workspaces_app.services.bootstrap import ensure_workspace_and_admin
 
     call_command("migrate", interactive=False, verbosity=0)
