@@ -30,8 +30,7 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
     if remaining:
         sys.stderr.write(
             f"caisson: not removed after {PATIENCE:.0f} s: {', '.join(remaining)}. The state directory "
-            "was left as it is; 
-            "./caisson doctor says what is wrong, and reset may be run again.\n"
+            "was left as it is; ./caisson doctor says what is wrong, and reset may be run again.\n"
         )
         return Exit.TASK_FAILED
     product.stop(layout)
