@@ -26,6 +26,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Rows that are not quarantined."""
         return self.filter(quarantine="")
 
+    def holding_branch(self, remote: str, branch: str) -> "TaskQuerySet":
+        """Tasks whose sandbox was not reclaimed and that push to this branch."""
+        return self.filter(push_url=remote, task_branch=branch).exclude(presence=Presence.RECLAIMED)
+
     def live(self) -> "TaskQuerySet":
         return self.filter(status__in=LIVE)
 
