@@ -15,7 +15,7 @@ from tasks_app import nudges
 from tasks_app.errors import Conflict, NotVisible, Refused
 from tasks_app.models import Archive, Task, TaskSnapshot
 from tasks_app.models.outcome import ArchiveKind, ArchiveState
-from tasks_app.services import clock, lifecycle, uploads
+from tasks_app.services import clock, lifecycle, retention, uploads
 from tasks_app.services.moves import Fact
 
 SNAPSHOT_LIMIT = 16 * 1024 * 1024
@@ -152,6 +152,7 @@ def _keep_snapshot(task: Task, row: Archive, snapshot: Snapshot, now: datetime) 
     )
     fact = Fact("archive.stored", data={"round": snapshot.round, "digest": row.digest}, key=f"archive:{row.digest}")
     lifecycle.tell(task, [fact], now=now, actor="supervisor", rev=task.rev)
+    retention.archive_arrived(task.pk)
 
 
 def _read_snapshot(task: Task, file: IO[bytes]) -> Snapshot:
@@ -175,7 +176,7 @@ def file_name(task_id: str, digest: str) -> str:
     return f"archives/{task_id}/{digest.removeprefix('sha256:')}"
 
 
-def open_file(task: Task, digest: str, *, kind: ArchiveKind = ArchiveKind.ARTEFACT) -> tuple[Archive, File[bytes]]:
+def open_file(task: Task, digest: str, *, kind: ArchiveKind = ArchiveKind.ARTEFACT) -> "tuple[Archive, File[bytes]]":
     """Open a stored file for reading. Raises NotVisible for what never arrived whole."""
     row = Archive.objects.whole().filter(task=task, kind=kind, digest=digest).first()
     if row is None or not row.file or not default_storage.exists(row.file):

@@ -83,7 +83,7 @@ def _parts(bearer: str) -> tuple[str, str, str]:
 
 
 def _mac(task: Task, audience: Audience) -> str:
-    pepper = dict(settings.TOKEN_PEPPER_RING).get(task.token_key_id)
+    pepper = next((entry[1] for entry in settings.TOKEN_PEPPER_RING if entry[0] == task.token_key_id), None)
     if pepper is None:
         raise TokenRefused("The key that signed this token is not in the ring any more.")
     return hmac.new(bytes.fromhex(pepper), f"{task.pk}|{task.nonce}|{audience}".encode(), sha256).hexdigest()

@@ -62,7 +62,7 @@ def validate_task(actor: Actor, request: TaskRequest) -> Prepared:
 def _earlier(actor: Actor, request: TaskRequest, key: str) -> Created | None:
     record = (
         IdempotencyRecord.objects.select_related("task")
-        .filter(user_id=actor.user_id, method=METHOD, path=PATH, key=key)
+        .filter(user_id=actor.user_id or 0, method=METHOD, path=PATH, key=key)
         .first()
     )
     if record is None or record.task is None:
@@ -80,7 +80,7 @@ def _insert(actor: Actor, request: TaskRequest, key: str, prepared: Prepared) ->
         task = Task.objects.create(created_at=now, **prepared.columns)
         TaskContact.objects.create(task=task)
         IdempotencyRecord.objects.create(
-            user_id=actor.user_id,
+            user=prepared.columns["creator"],
             key=key,
             method=METHOD,
             path=PATH,

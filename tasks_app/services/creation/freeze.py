@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from registry_app.resolution import Resolution
 
 from policy_app.models import PolicyRevision
 from policy_app.states import PermissionPolicy
 from policy_app.values import PolicyValues
 from registry_app.models import FlowVersion
+from registry_app.resolution import Resolution
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.flow import Flow, Node, NodeKind, Permissions
 from sandbox_supervisor.protocol.spec import ControlPlane, Limits, Repository, TaskInfo, TaskSpecification

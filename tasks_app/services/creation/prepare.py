@@ -3,20 +3,20 @@
 import secrets
 from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-
-from registry_app.resolution import resolve
 
 from policy_app.models import PolicyRevision
 from policy_app.services.publish import current_revision
 from registry_app.models import FlowVersion
+from registry_app.resolution import capability_digest, resolve
 from sandbox_providers.contract import ProviderCapabilities, ProviderError
-from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.flow import Flow
 from sandbox_supervisor.protocol.spec import Repository as FrozenRepository
-from tasks_app.errors import CapabilityGap, NotVisible, Refused, Unavailable
+from tasks_app.errors import BaselineRefused, CapabilityGap, NotVisible, Unavailable
 from tasks_app.models import Task
+from tasks_app.remotes import Remote
 from tasks_app.services.creation import baseline, freeze
 from tasks_app.services.creation.dirty import uncommitted
 from tasks_app.services.creation.request import TaskRequest, check_texts, complete_inputs
@@ -59,7 +59,7 @@ def prepare(actor: Actor, request: TaskRequest) -> Prepared:
     authorise(actor, Permission.CREATE_TASK, request.workspace_id)
     found = _find(actor, request)
     title, inputs = check_texts(request), complete_inputs(found.flow, request.inputs)
-    resolution = resolve(found.version, workspace_id=request.workspace_id, user_id=found.creator.pk)
+    resolution = resolve(found.version, workspace_id=request.workspace_id)
     capabilities, gaps = _provider(found.policy)
     _refuse_gaps([asdict(gap) for gap in resolution.gaps] + gaps)
     identity = _identity()
@@ -94,9 +94,13 @@ def prepare(actor: Actor, request: TaskRequest) -> Prepared:
             "base_ref": start.ref,
             "task_branch": branch,
             "capabilities": listed,
-            "capability_digest": codec.digest(listed),
+            "capability_digest": capability_digest(
+                resolution,
+                flow_digest=found.version.digest,
+                policy={"revision": found.policy.number, **freeze.policy_copy(values)},
+            ),
             "specification": specification,
-            "specification_digest": codec.digest(codec.decode(specification, dict)),
+            "specification_digest": f"sha256:{sha256(specification).hexdigest()}",
         }
     )
     return Prepared(columns=columns, warnings=_warnings(remote), live_task_quota=values.live_task_quota)
@@ -110,14 +114,10 @@ def _find(actor: Actor, request: TaskRequest) -> _Found:
     )
     versions = FlowVersion.objects.visible_to([request.workspace_id]).select_related("flow")
     version = versions.filter(pk=request.flow_version_id).first()
-    creator = User.objects.filter(pk=actor.user_id).first()
+    creator = User.objects.filter(pk=actor.user_id or 0).first()
     if repository is None or version is None or creator is None:
         missing = "repository" if repository is None else "flow version"
         raise NotVisible(f"There is no such {missing}.", pointer=f"/{missing.replace(' ', '_')}")
-    if version.yanked_at is not None:
-        raise Refused(
-            f"{version} was withdrawn: {version.yanked_because}.", code="flow_yanked", pointer="/flow_version"
-        )
     return _Found(
         actor=actor,
         creator=creator,
@@ -159,17 +159,15 @@ def _identity() -> freeze.Identity:
     )
 
 
-def _check_branch(repository: Repository, remote: Any, branch: str) -> None:
+def _check_branch(repository: Repository, remote: Remote, branch: str) -> None:
     """Ask the remote that is pushed to, and the tasks that are there."""
     target = remote if not repository.push_url else baseline.open_for(repository.push_url, repository.workspace)
     baseline.check_branch(target, branch)
     if Task.objects.holding_branch(repository.remote, branch).exists():
-        raise baseline.BaselineRefused(
-            f"Another task has the branch {branch}.", code="branch_taken", pointer="/task_branch"
-        )
+        raise BaselineRefused(f"Another task has the branch {branch}.", code="branch_taken", pointer="/task_branch")
 
 
-def _warnings(remote: Any) -> tuple[str, ...]:
+def _warnings(remote: Remote) -> tuple[str, ...]:
     if not remote.url.is_local:
         return ()
     sentence = uncommitted(Path(remote.url.path))
@@ -217,12 +215,12 @@ def _columns(found: _Found, request: TaskRequest, identity: freeze.Identity) -> 
 def _provider_columns(policy: PolicyRevision, capabilities: ProviderCapabilities | None) -> dict[str, Any]:
     if capabilities is None:
         raise Unavailable("The provider's capabilities are not known.", code="provider_unavailable")
-    image = capabilities.image_digest or image_in_use()
+    image = policy.runner_image or capabilities.image_digest or image_in_use()
     return {
         "provider": policy.provider,
         "provider_version": capabilities.version,
         "template_reference": policy.template_reference,
-        "runner_image": policy.runner_image or capabilities.image_reference,
+        "runner_image": capabilities.image_reference or policy.runner_image,
         "image_digest": image,
         "isolation": capabilities.isolation[:100],
     }
