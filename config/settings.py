@@ -77,6 +77,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.requests.RequestIdMiddleware",
+    "tasks_app.problems.ProblemMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -151,7 +152,8 @@ WORKER_THREADS = _environment.get(env.WORKER_THREADS, 8)
 
 # --- API -------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "workspaces_app.rest.schema.Schema",
+    "EXCEPTION_HANDLER": "tasks_app.problems.handle",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNAUTHENTICATED_USER": None,
@@ -161,6 +163,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "A control plane for agent work: one task, one sandbox.",
     "VERSION": "v1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "PREPROCESSING_HOOKS": ["workspaces_app.rest.schema.only_ours"],
+    "POSTPROCESSING_HOOKS": ["workspaces_app.rest.schema.add_shapes"],
 }
 
 # --- language, time, logs --------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes; the longest name below run/
 
 def prepare(state: Path) -> Path:
     """Make the state directory (0700) and its folders; give it back. Raises OSError when it cannot be written."""
-    for folder in (state, state / "secrets", state / "sandboxes", state / "images", state / "files", state / "logs"):
+    names = ("secrets", "sandboxes", "images", "files", "logs", "static")
+    for folder in (state, *(state / name for name in names)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return state
 

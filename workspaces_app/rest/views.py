@@ -1,0 +1,101 @@
+"""The base of every REST view: what it may be asked, what it answers, and the one way to say who asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from django.http import HttpRequest
+from django.utils.cache import patch_vary_headers
+from rest_framework.exceptions import Throttled
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from sandbox_supervisor.protocol import codec
+from workspaces_app.access import NOBODY, Actor
+from workspaces_app.errors import Unauthenticated
+from workspaces_app.rest import throttles
+from workspaces_app.rest.authentication import SessionAuthentication, TokenAuthentication
+from workspaces_app.rest.schema import Schema
+from workspaces_app.rest.shapes import read_body, read_query
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method answers: ``shape`` is a dataclass, or None for bytes of ``media_type`` or no content."""
+
+    shape: type[Any] | None
+    status: int = 200
+    media_type: str = "application/json"
+
+
+class ApiView(APIView):
+    """A view whose methods declare their query, body and answer shapes. Whatever is not declared is refused."""
+
+    authentication_classes = (TokenAuthentication, SessionAuthentication)
+    permission_classes = ()
+    schema = Schema()
+    open_to_all: ClassVar[bool] = False
+    queries: ClassVar[Mapping[str, type[Any]]] = {}
+    bodies: ClassVar[Mapping[str, type[Any]]] = {}
+    answers: ClassVar[Mapping[str, Answer]] = {}
+    request_headers: ClassVar[Mapping[str, Mapping[str, bool]]] = {}  # method → request header → required
+    rates: ClassVar[Mapping[str, str]] = {}  # method → scope, where it is not read or write
+
+    asked: Any  # the query as its shape
+    _standing: throttles.Standing | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks."""
+        return self.request.auth if isinstance(self.request.auth, Actor) else NOBODY
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        if not self.open_to_all and self.actor.user_id is None:
+            raise Unauthenticated("Sign in first, or send a token.")
+        self._throttle(request)
+        self.asked = read_query(dict(request.query_params.lists()), self.queries.get(request.method or "", Empty))
+
+    def read(self, into: type[T]) -> T:
+        """Read the request's JSON body. Raises InvalidInput."""
+        return read_body(self.request.data, into)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Response:
+        final = super().finalize_response(request, response, *args, **kwargs)
+        for name, value in (self._standing.headers() if self._standing else {}).items():
+            final[name] = value
+        final.setdefault("Cache-Control", "no-store")
+        patch_vary_headers(final, ("Authorization", "Cookie"))
+        return final
+
+    def _throttle(self, request: Request) -> None:
+        method = request.method or ""
+        scope = self.rates.get(method, "read" if method in {"GET", "HEAD", "OPTIONS"} else "write")
+        who = self.actor.label if self.actor.user_id is not None else str(request.META.get("REMOTE_ADDR", ""))
+        self._standing = throttles.count(scope, who)
+        if self._standing.exceeded:
+            raise Throttled(wait=self._standing.reset)
+
+
+def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Give a dataclass as JSON."""
+    return Response(codec.plain(value), status=status, headers=dict(headers or {}))
+
+
+def strong(tag: str) -> str:
+    """Give a strong entity tag."""
+    return f'"{tag}"'
+
+
+def not_modified(request: Request | HttpRequest, etag: str) -> bool:
+    """Say whether the client has this very version already."""
+    given = request.headers.get("If-None-Match", "")
+    return etag in {tag.strip().removeprefix("W/") for tag in given.split(",")}
