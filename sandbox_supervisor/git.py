@@ -18,7 +18,7 @@ OUTPUT_LIMIT = 64 * 1024 * 1024
 TIMEOUT = 120.0
 
 
-class GitFailed(Exception):  # noqa: N818  # what happened, in the words of the supervisor
+class GitFailed(Exception):
     """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
 
     def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,12 @@ class Alone:
             await log.wait_past(after, 1.0)
 
 
-async def keep_runner(folder: Path, nonce: str, chosen: isolation.Isolation) -> None:
-    """Start a runner, and another one whenever it ends."""
+async def keep_runner(folder: Path, nonce: str, chosen: isolation.Isolation, more: Sequence[str] = ()) -> None:
+    """Start a runner, and another one whenever it ends. ``more`` are further arguments of it."""
     places = [value for part in ("ctl", "work", "repo") for value in (f"--{_option(part)}", str(folder / part))]
     own = ["--isolation", chosen.tier, "--bwrap", str(chosen.bwrap or ""), "--isolation-reason", chosen.reason]
     prefix = isolation.runner_prefix(chosen, folder=folder, read_only=(ROOT,))
-    argv = [*prefix, sys.executable, "-P", "-s", "-B", "-m", "sandbox_supervisor", "runner", *places, *own]
+    argv = [*prefix, sys.executable, "-P", "-s", "-B", "-m", "sandbox_supervisor", "runner", *places, *own, *more]
     environment = {
         "CAISSON_RUNNER_NONCE": nonce,
         "PYTHONPATH": str(ROOT),

@@ -1,11 +1,14 @@
 """Collect what an attempt leaves as artefacts: declared files, and what lies in its artefact folder."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.graph.facts import Progress
 from sandbox_supervisor.graph.rows import AttemptRow, NewEvent
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.artefacts import ArtefactStore, TooLarge, WrongDigest
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.flow import Node
 from sandbox_supervisor.runner.link import FoundArtefact, RunnerLink
@@ -34,9 +37,19 @@ async def collect(engine: Engine, link: RunnerLink, node: Node, row: AttemptRow)
         reasons = "; ".join(f"{artefact.name}: {artefact.refused}" for artefact in refused if artefact.name in missing)
         raise Shortfall("artefact_missing", f"Declared artefacts are missing: {', '.join(missing)}. {reasons}".strip())
     for artefact in kept:
-        await engine.log.artefacts.store(artefact.digest, link.artefact_bytes(str(row.id), artefact.path))
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        chunks = link.artefact_bytes(str(row.id), artefact.path)
+        await _store(engine.log.artefacts, artefact, chunks)
+        crashpoints.hit(Point.AFTER_EFFECT)
     return [_reference(artefact) for artefact in kept]
+
+
+async def _store(store: ArtefactStore, artefact: FoundArtefact, chunks: AsyncIterator[bytes]) -> None:
+    if store.has(artefact.digest):
+        return
+    try:
+        await store.store(chunks, expected=artefact.digest, limit=artefact.size)
+    except (TooLarge, WrongDigest) as error:
+        raise Shortfall("artefact_changed", f"Artefact {artefact.name} is not what was announced: {error}.") from None
 
 
 def _stored(engine: Engine) -> int:

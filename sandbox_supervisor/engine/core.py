@@ -16,7 +16,7 @@ from sandbox_supervisor.protocol.messages import Command, CommandOutcome, Outcom
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.protocol.states import ATTEMPT_ENDED
 
-SPACE_PATIENCE = 1.0  # seconds between two tries to commit on a full disk
+SPACE_PATIENCE = 5.0  # seconds between two tries to commit on a full disk
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ class Engine:
         self.repo = folder / "repo"
         self.log = log
         self.state = state
-        self.storage_full = False
         self.watchers: list[Callable[[Change], None]] = []
         self._nodes = {node.key: node for node in spec.flow.all_nodes()}
         self._lock = asyncio.Lock()
@@ -47,23 +46,28 @@ class Engine:
         row = self.state.attempts.get(attempt)
         return row is not None and row.state not in ATTEMPT_ENDED
 
-    async def take(self, fact: Fact, *, only_if: Callable[[State], bool] = lambda _: True) -> Committed | None:
+    async def take(
+        self, fact: Fact, *, durable: bool = True, only_if: Callable[[State], bool] = lambda _: True
+    ) -> Committed | None:
         """Commit what ``fact`` means. None: it means nothing (any more), or ``only_if`` no longer holds.
 
         Blocks while the disk is full: nothing is dropped. Raises Refusal, StorageCorrupt.
         """
-        async with self._lock:
-            if not only_if(self.state):
-                return None
-            change = kernel.step(self.spec.flow, self.state, fact, clock.now())
-            if change == Change():
-                return None
-            return await self._commit(change)
+        while True:
+            try:
+                async with self._lock:
+                    if not only_if(self.state):
+                        return None
+                    change = kernel.step(self.spec.flow, self.state, fact, clock.now())
+                    return await self._commit(change, durable=durable) if change != Change() else None
+            except StorageFull:
+                logger.warning("storage.full: %s waits for space", type(fact).__name__)
+                await self.log.wait_space(SPACE_PATIENCE)
 
     async def begin(self, change: Change) -> Committed:
         """Commit a change that no fact stands for: the rows of a new graph."""
         async with self._lock:
-            return await self._commit(change)
+            return await self._commit(change, durable=True)
 
     async def command(self, command: Command) -> CommandOutcome:
         """Carry out a person's command once; the same id again gives the first outcome."""
@@ -90,17 +94,8 @@ class Engine:
             await changed.wait()
         return self.state
 
-    async def _commit(self, change: Change) -> Committed:
-        while True:
-            try:
-                committed = await self.log.commit(change)
-                break
-            except StorageFull:
-                if not self.storage_full:
-                    logger.warning("storage.full: waiting for space")
-                self.storage_full = True
-                await asyncio.sleep(SPACE_PATIENCE)
-        self.storage_full = False
+    async def _commit(self, change: Change, *, durable: bool) -> Committed:
+        committed = await self.log.commit(change, durable=durable)
         self.state = kernel.apply(self.state, committed.change)
         self._changed.set()
         self._changed = asyncio.Event()

@@ -15,6 +15,7 @@ from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import Failed, Progress, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, Intent, NewEvent
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.protocol.codec import digest
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.messages import DeliveryAnswer, DeliveryRequest, DeliveryState, Failure
@@ -68,14 +69,14 @@ class Deliveries:
             await self._succeed(attempt, {"state": DeliveryState.NOTHING, "branch": "", "commit": None})
             return
         await asyncio.to_thread(keep, self._engine.repo, commit, branch)
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         kept = {"state": "kept", "branch": branch, "commit": commit, "repository": str(self._engine.repo)}
         await self._succeed(attempt, kept)
 
     async def _hand_over(self, control: Control, attempt: AttemptId) -> None:
         request, made = await self._request(attempt)
         answer = await control.deliver(request, made.path if made else None)
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         answer = await self._wait(control, attempt, answer)
         if answer.state in _GOOD:
             await self._succeed(attempt, _result(answer))

@@ -9,6 +9,7 @@ from sandbox_supervisor.engine.views import snapshot
 from sandbox_supervisor.graph.facts import EffectDone
 from sandbox_supervisor.graph.rows import Intent, NewEvent
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.events import EventKind
 
@@ -38,12 +39,12 @@ class Departures:
                 logger.warning("artefact.refused digest=%s code=%s", digest, refused.code)
                 data = {"name": self._name(digest), "reason": f"{refused.code}: {refused.message}"}
                 events = (NewEvent(kind=EventKind.ARTEFACT_REFUSED, data=data),)
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         await self._engine.take(EffectDone(intent=intent.id, events=events))
 
     async def archive(self, intent: Intent) -> None:
         await self.archive_snapshot()
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         await self._engine.take(EffectDone(intent=intent.id))
 
     async def archive_snapshot(self) -> None:

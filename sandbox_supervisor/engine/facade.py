@@ -85,7 +85,11 @@ class Facade:
 
     async def attempt_log(self, attempt: str, stream: str, offset: int, length: int) -> LogSlice:
         self._row(attempt)
-        return await self._engine.log.outputs.read(attempt, stream, offset, length)
+        try:
+            part = await asyncio.to_thread(self._engine.log.outputs.read, attempt, stream, offset, length)
+        except FileNotFoundError:
+            raise NotFound(f"Attempt {attempt} has no output {stream[:20]}.") from None
+        return LogSlice(data=part.data, offset=part.offset, size=part.size, dropped=part.dropped)
 
     async def attempt_files(self, attempt: str, path: str) -> list[dict[str, Any]]:
         self._row(attempt)
@@ -115,7 +119,10 @@ class Facade:
             raise _unavailable(error) from None
 
     async def artefact(self, digest: str, offset: int, length: int) -> tuple[bytes, int]:
-        return await self._engine.log.artefacts.read(digest, offset, length)
+        try:
+            return await asyncio.to_thread(self._engine.log.artefacts.read, digest, offset, length)
+        except FileNotFoundError:
+            raise NotFound(f"There is no artefact {digest[:80]}.") from None
 
     async def _committed_diff(self, base: str, commit: str) -> bytes:
         options = ("--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--no-renames")

@@ -9,6 +9,7 @@ from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.rows import AttemptRow
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.runner.link import RunnerLink, RunnerRefused
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ async def keep_result(engine: Engine, link: RunnerLink, row: AttemptRow, *, wip:
     message = f"{title}{state}\n\nTask: {engine.spec.task.id}\nAttempt: {row.id}\n"
     committed = await link.commit(str(row.id), message=message, base_commit=base)
     tree = await asyncio.to_thread(take, engine.repo, row.id, committed, base=base, wip=wip)
-    crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+    crashpoints.hit(Point.AFTER_EFFECT)
     return Kept(commit=committed.commit, tree=tree, changed=committed.changed)
 
 

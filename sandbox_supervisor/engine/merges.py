@@ -13,6 +13,7 @@ from sandbox_supervisor.engine.sessions import request_id
 from sandbox_supervisor.graph.facts import Asked, Failed, Prepared, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, Intent, RequestRow
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.protocol.codec import digest
 from sandbox_supervisor.protocol.flow import OnConflict
 from sandbox_supervisor.protocol.messages import Failure
@@ -50,7 +51,7 @@ class Merges:
         engine = self._engine
         await git.call(engine.repo, "update-ref", ref_of(attempt), commit)
         tree = await asyncio.to_thread(tree_of, engine.repo, commit)
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         passed_on = digest({"tree": tree, "result": None, "artefacts": []})
         await engine.take(Succeeded(attempt=attempt, result_commit=commit, output_digest=passed_on))
 

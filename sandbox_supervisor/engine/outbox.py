@@ -4,9 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from sandbox_supervisor.control import ControlEnded
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.rows import Change, Intent
+from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.runner.link import RunnerLost
 
 Handler = Callable[[Intent], Awaitable[None]]
@@ -68,9 +71,11 @@ class Outbox:
 
     async def _carry_out(self, intent: Intent) -> None:
         try:
+            crashpoints.hit(Point.BEFORE_EFFECT)
             await self._handlers[EffectKind(intent.kind)](intent)
-        except RunnerLost:
-            logger.info("effect.parked id=%s: the runner is gone", intent.id)
+            crashpoints.hit(Point.AFTER_RECORD)
+        except (RunnerLost, ControlEnded) as gone:
+            logger.info("effect.parked id=%s: %s", intent.id, gone)
         except Exception as error:  # the edge: a broken handler must not take the supervisor down
             logger.exception("effect.broken id=%s", intent.id)
             await self._on_error(intent, error)

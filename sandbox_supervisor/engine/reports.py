@@ -68,7 +68,7 @@ class Reports:
         """Item → "ok" or what is wrong."""
         engine = self._engine
         damage = engine.log.damage
-        storage = f"storage_corrupt: {damage}" if damage else "storage_full" if engine.storage_full else "ok"
+        storage = f"storage_corrupt: {damage}" if damage else "storage_full" if engine.log.full else "ok"
         return {
             "storage": storage,
             "repository": "ok" if (engine.repo / "HEAD").is_file() else "the repository is missing",

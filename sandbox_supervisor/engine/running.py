@@ -114,7 +114,8 @@ class Running:
 
 async def supervise(options: Options) -> None:
     """Run until cancelled. Raises FolderGone (alone or in a group), AlreadyLocked."""
-    log = await asyncio.to_thread(Log.open, options.folder / "log", damaged_ok=True)
+    limit = options.spec.limits.attempt_log
+    log = await asyncio.to_thread(Log.open, options.folder / "log", damaged_ok=True, attempt_log=limit)
     try:
         engine = Engine(options.spec, options.folder, log, await asyncio.to_thread(log.load))
         if log.damage:
@@ -144,8 +145,8 @@ async def _begin(engine: Engine) -> None:
 async def _watch(folder: Path) -> None:
     """Raise FolderGone once the folder is not the one that it was."""
     inode = _inode(folder)
-    while _inode(folder) == inode:  # nothing tells of a folder's end: it is looked at
-        await asyncio.sleep(FOLDER_CHECK)  # noqa: ASYNC110
+    while _inode(folder) == inode:  # noqa: ASYNC110  # nothing tells of a folder's end: it is looked at
+        await asyncio.sleep(FOLDER_CHECK)
     raise FolderGone(str(folder))
 
 

@@ -29,7 +29,7 @@ class Scheduler:
         engine.watchers.append(self._on_change)
 
     def _on_change(self, change: Change) -> None:
-        if change.nodes or change.attempts or change.graph:
+        if change.nodes or change.attempts or change.graph or change.timers_cleared:
             self._dispatch.set()
         if change.timers_set or change.timers_cleared:
             self._timers.set()
@@ -64,7 +64,7 @@ class Scheduler:
 
     def _next(self) -> str | None:
         engine = self.engine
-        if engine.storage_full:
+        if engine.log.full:
             return None
         for key in kernel.ready(engine.spec.flow, engine.state, engine.spec.limits, engine.spec.drivers):
             if self.runner_ready or engine.node(key).kind in WITHOUT_RUNNER:

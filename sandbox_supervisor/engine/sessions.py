@@ -1,13 +1,13 @@
 """Follow one attempt's session: bring what it does into the log in small batches, and its questions as requests."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sandbox_supervisor.engine import clock
-from sandbox_supervisor.engine.core import Engine
-from sandbox_supervisor.engine.outputs import OutputEvents
+from sandbox_supervisor.engine.core import SPACE_PATIENCE, Engine
 from sandbox_supervisor.graph.facts import Asked, Progress
 from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
 from sandbox_supervisor.protocol.events import EventKind
@@ -17,7 +17,7 @@ from sandbox_supervisor.runner.link import RunnerLost, SessionEvent, SessionEven
 LINGER = 0.1  # seconds for which an event may wait for company
 BATCH_EVENTS = 64
 TEXT_LIMIT = 4096  # characters up to which pieces of one message become one event
-_GROWING = frozenset({EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT, EventKind.OUTPUT})
+_GROWING = frozenset({EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT})
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Follower:
         self._engine = engine
         self._attempt = attempt
         self._batch: list[NewEvent] = []
-        self._since = 0.0
         self._usage: dict[str, float] = {}
-        self._outputs = OutputEvents(engine.log.outputs, attempt)
+        self._since: float | None = None  # when the first thing that is not committed yet came
+        self._output = engine.log.outputs.open(str(attempt))
         self.impression = Impression()
 
     async def follow(self, session: AsyncIterator[SessionEvent]) -> dict[str, Any]:
@@ -55,14 +55,14 @@ class Follower:
         while True:
             event = await self._next(queue)
             if event is None or event.kind is SessionEventKind.EXIT:
-                await self._add(*await self._outputs.close())
+                self._batch += self._output.close()
                 await self._flush()
                 return event.data if event else None
             await self._hear(event)
 
     async def _next(self, queue: "asyncio.Queue[SessionEvent | None]") -> SessionEvent | None:
         """Wait for the next event; what is in the batch is committed once it has lingered."""
-        while self._batch or self._usage:
+        while self._since is not None:
             left = self._since + LINGER - clock.instant()
             try:
                 return await asyncio.wait_for(queue.get(), max(0.0, left)) if left > 0 else queue.get_nowait()
@@ -71,40 +71,47 @@ class Follower:
         return await queue.get()
 
     async def _hear(self, event: SessionEvent) -> None:
+        self._since = clock.instant() if self._since is None else self._since
         match event.kind:
             case SessionEventKind.EVENT:
-                await self._add(self._event(event.data))
+                self._add(self._event(event.data))
             case SessionEventKind.OUTPUT:
-                await self._add(*await self._outputs.write(str(event.data["stream"]), event.payload))
+                self._batch += await self._write(str(event.data["stream"]), event.payload)
             case SessionEventKind.USAGE:
-                self._since = self._since if self._batch or self._usage else clock.instant()
                 self._usage = {name: float(value) for name, value in event.data.items() if _is_number(value)}
             case SessionEventKind.ASK:
                 await self._flush()
                 await self._engine.take(Asked(request=self._request(event.data)))
+        if len(self._batch) >= BATCH_EVENTS:
+            await self._flush()
+
+    async def _write(self, stream: str, payload: bytes) -> list[NewEvent]:
+        """Store output; wait as long as there is no space for it."""
+        while True:
+            try:
+                return self._output.write(stream, payload)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                await self._engine.log.wait_space(SPACE_PATIENCE)
 
     def _event(self, data: dict[str, Any]) -> NewEvent:
         kind = EventKind(data["kind"])
         self.impression.spoke |= kind is EventKind.SESSION_MESSAGE and bool(str(data["data"].get("text", "")).strip())
         self.impression.acted |= kind in (EventKind.SESSION_TOOL, EventKind.SESSION_PLAN)
-        return self._outputs.new_event(kind, data["data"])
+        return NewEvent(kind=kind, data=data["data"])
 
-    async def _add(self, *events: NewEvent) -> None:
-        for event in events:
-            if not self._batch and not self._usage:
-                self._since = clock.instant()
-            if self._batch and (joined := _join(self._batch[-1], event)):
-                self._batch[-1] = joined
-            else:
-                self._batch.append(event)
-        if len(self._batch) >= BATCH_EVENTS:
-            await self._flush()
+    def _add(self, event: NewEvent) -> None:
+        if self._batch and (joined := _join(self._batch[-1], event)):
+            self._batch[-1] = joined
+        else:
+            self._batch.append(event)
 
     async def _flush(self) -> None:
-        if self._batch or self._usage:
-            events, usage = tuple(self._batch), self._usage
-            self._batch, self._usage = [], {}
-            await self._engine.take(Progress(attempt=self._attempt, events=events, usage=usage))
+        events, usage = (*self._batch, *self._output.flush()), self._usage
+        self._batch, self._usage, self._since = [], {}, None
+        if events or usage:
+            await self._engine.take(Progress(attempt=self._attempt, events=events, usage=usage), durable=False)
 
     def _request(self, data: dict[str, Any]) -> RequestRow:
         return RequestRow(
@@ -136,8 +143,6 @@ def _join(earlier: NewEvent, later: NewEvent) -> NewEvent | None:
     if earlier.kind != later.kind or earlier.kind not in _GROWING:
         return None
     first, second = earlier.data, later.data
-    if "text" not in first or "text" not in second:
-        return None
     if {**first, "text": ""} != {**second, "text": ""} or len(first["text"]) + len(second["text"]) > TEXT_LIMIT:
         return None
     return replace(earlier, data={**first, "text": first["text"] + second["text"]})

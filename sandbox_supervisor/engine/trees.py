@@ -16,6 +16,7 @@ from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import EffectDone, Ended, Failed, Prepared, Spawned
 from sandbox_supervisor.graph.rows import AttemptId, AttemptRow, Intent
 from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.protocol.flow import NodeKind
 from sandbox_supervisor.protocol.messages import Failure
 from sandbox_supervisor.protocol.states import FailureClass
@@ -63,7 +64,7 @@ class Trees:
         except RunnerRefused as refused:
             await self._fail(attempt, FailureClass.WORKSPACE, refused.code, refused.message, **refused.facts)
             return False
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         if head != base:
             await self._fail(attempt, FailureClass.WORKSPACE, "wrong_head", f"The tree stands at {head}, not {base}.")
             return False
@@ -90,7 +91,7 @@ class Trees:
         except RunnerRefused as refused:
             await self._fail(row.id, FailureClass.INFRA, refused.code, refused.message, **refused.facts)
             return
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
         await self._engine.take(Spawned(attempt=row.id, identity=identity))
 
     async def _brief(self, row: AttemptRow) -> Spawn:
@@ -110,7 +111,7 @@ class Trees:
             return
         data = await follower.follow(link.session(str(row.id)))
         fact = await self._endings.judge(link, row.id, data, follower.impression)
-        crashpoints.hit(crashpoints.Point.BEFORE_RECORD)
+        crashpoints.hit(Point.BEFORE_RECORD)
         await self._engine.take(fact)
 
     # --- its end -----------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class Trees:
             await self._runners.link().stop(attempt, kill=kill)
         except RunnerRefused as refused:
             logger.info("stop.refused attempt=%s: %s", attempt, refused)  # it has no tree (any more)
-        crashpoints.hit(crashpoints.Point.AFTER_EFFECT)
+        crashpoints.hit(Point.AFTER_EFFECT)
 
     async def on_error(self, intent: Intent, error: Exception) -> None:
         """End an attempt whose effect broke: proven empty, then failed as infrastructure."""

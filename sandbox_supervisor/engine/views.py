@@ -49,7 +49,8 @@ def usage(state: State) -> dict[str, float]:
 
 def bar(engine: Engine, state: State) -> str:
     """Give one letter per node, in definition order."""
-    return "".join(NODE_LETTERS[state.nodes[node.key].state] for node in engine.spec.flow.all_nodes())
+    rows = (state.nodes.get(node.key, NodeRow(key=node.key)) for node in engine.spec.flow.all_nodes())
+    return "".join(NODE_LETTERS[row.state] for row in rows)
 
 
 def attention(state: State) -> int:
@@ -60,9 +61,9 @@ def attention(state: State) -> int:
 def delivery_proof(engine: Engine, state: State) -> DeliveryProof | None:
     """Give the last delivery node's outcome, None for a flow without one."""
     keys = [node.key for node in engine.spec.flow.all_nodes() if node.kind is NodeKind.DELIVERY]
-    if not keys:
+    row = state.nodes.get(keys[-1]) if keys else None
+    if row is None:
         return None
-    row = state.nodes[keys[-1]]
     result = row.result if isinstance(row.result, dict) else {}
     return DeliveryProof(
         node=row.key,

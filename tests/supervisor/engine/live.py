@@ -1,0 +1,70 @@
+"""Run a supervisor inside the test's own event loop, with a real runner as a process of its own."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sandbox_supervisor import isolation
+from sandbox_supervisor.engine.running import Options, Running, supervise
+from sandbox_supervisor.graph.rows import State
+from sandbox_supervisor.materialise.repository import bring_in
+from sandbox_supervisor.protocol.messages import Command, CommandOutcome, CommandVerb
+from sandbox_supervisor.standalone import Alone, keep_runner
+from tests.supervisor.engine.scenario import Sandbox
+
+PATIENCE = 60.0
+
+
+@asynccontextmanager
+async def live(
+    sandbox: Sandbox, *, gate: bool = True, runner: bool = True, patience: Any = (1, 0.5, 0.5)
+) -> AsyncIterator[Running]:
+    """Give a running supervisor; ``gate`` opens every round, ``patience`` is how long a cancel escalates (seconds)."""
+    for part in ("ctl", "work"):
+        (sandbox.folder / part).mkdir(parents=True, exist_ok=True)
+    bring_in(sandbox.folder / "repo", sandbox.spec.repository)
+    up: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    nonce = secrets.token_hex(8)
+    alone = Alone(answer_first=False, stay=True)
+
+    async def tell(running: Running) -> None:
+        up.set_result(running)
+
+    async def run_runner(_: Running) -> None:
+        await keep_runner(sandbox.folder, nonce, isolation.choose("none"), ["--patience", *map(str, patience)])
+
+    services = (tell, *((alone.open_gate,) if gate else ()), *((run_runner,) if runner else ()))
+    task = asyncio.create_task(
+        supervise(Options(spec=sandbox.spec, folder=sandbox.folder, nonce=nonce, services=services))
+    )
+    try:
+        await asyncio.wait([task, up], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield up.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+
+
+async def until(running: Running, holds: Callable[[State], bool]) -> State:
+    """Wait for a committed state, with an end to patience."""
+    try:
+        return await asyncio.wait_for(running.engine.until(holds), PATIENCE)
+    except TimeoutError:
+        state = running.engine.state
+        rows = [f"{row.key} {row.state} {row.failure}" for row in state.nodes.values()]
+        raise AssertionError("\n".join([f"graph {state.graph.state}", *rows])) from None
+
+
+_commands = iter(range(1, 10_000))
+
+
+async def send(running: Running, verb: CommandVerb, **arguments: Any) -> CommandOutcome:
+    """Send a person's command under a fresh id."""
+    name = arguments.pop("id", f"command-{next(_commands)}")
+    return await running.facade.submit(Command(id=name, verb=verb, actor="ada", **arguments))
