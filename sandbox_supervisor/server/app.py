@@ -15,6 +15,7 @@ from sandbox_supervisor.server.facade import Gone, NotFound, Supervisor
 from sandbox_supervisor.server.graph import GraphPages
 from sandbox_supervisor.server.problems import Problem
 from sandbox_supervisor.server.stream import Streams
+from sandbox_supervisor.server.tempo import Tempo
 
 OPEN_PATHS = frozenset({"/healthz"})
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -69,7 +70,7 @@ class Probes:
         return json(body, 200 if ready else 503)
 
 
-def build(supervisor: Supervisor, *, token: str, identity: ServerIdentity) -> ASGIApp:
+def build(supervisor: Supervisor, *, token: str, identity: ServerIdentity, tempo: Tempo) -> ASGIApp:
     """Put the application together. Raises ValueError for an empty token."""
     if not token:
         raise ValueError("a supervisor without a bearer token would be open to everything in its sandbox")
@@ -80,7 +81,7 @@ def build(supervisor: Supervisor, *, token: str, identity: ServerIdentity) -> AS
             Route("/readyz", probes.readyz),
             *GraphPages(supervisor).routes(),
             *AttemptPages(supervisor).routes(),
-            WebSocketRoute("/v1/stream", Streams(supervisor).serve),
+            WebSocketRoute("/v1/stream", Streams(supervisor, tempo).serve),
         ],
         exception_handlers=dict.fromkeys((Problem, NotFound, Gone, TimeoutError, HTTPException, Exception), _explain),
     )

@@ -1,13 +1,13 @@
 """``WS /v1/stream``: a conversation with one subscriber. Errors are frames after the accept, then a close."""
 
 import asyncio
+from typing import Any, TypeVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.codec import Malformed
 from sandbox_supervisor.protocol.stream import (
-    PATIENCE,
     Ack,
     CloseCode,
     ErrorFrame,
@@ -16,23 +16,27 @@ from sandbox_supervisor.protocol.stream import (
 )
 from sandbox_supervisor.server.facade import Gone, Supervisor
 from sandbox_supervisor.server.subscription import SlowConsumer, Subscription
+from sandbox_supervisor.server.tempo import Tempo
+
+E = TypeVar("E", bound=Exception)
 
 MOST_STREAMS = 64
 FAREWELL = 2.0  # seconds for the last frame and the close of a client that may not be reading
 
 
 class Refusal(Exception):
-    def __init__(self, close: CloseCode, code: str, detail: str) -> None:
+    def __init__(self, close: CloseCode, code: str, detail: str, **facts: Any) -> None:
         super().__init__(detail)
         self.close = close
-        self.frame = ErrorFrame(code=code, detail=detail)
+        self.frame = ErrorFrame(code=code, detail=detail, facts=facts)
 
 
 class Streams:
     """All open subscribers of a supervisor."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, tempo: Tempo) -> None:
         self._supervisor = supervisor
+        self._tempo = tempo
         self.open = 0
 
     async def serve(self, socket: WebSocket) -> None:
@@ -49,24 +53,26 @@ class Streams:
 
     async def _serve(self, socket: WebSocket) -> None:
         try:
-            await Conversation(self._supervisor, socket).run()
+            await Conversation(self._supervisor, socket, self._tempo).run()
         except* WebSocketDisconnect:
             pass
         except* Refusal as refused:
             await _refuse(socket, _first(refused))
-        except* SlowConsumer:
-            refusal = Refusal(CloseCode.SLOW_CONSUMER, "slow_consumer", f"no ack for {PATIENCE:.0f} s")
-            await _refuse(socket, refusal)
+        except* SlowConsumer as slow:
+            acked = _first(slow).acked
+            detail = f"no ack for {self._tempo.patience:.0f} s"
+            await _refuse(socket, Refusal(CloseCode.SLOW_CONSUMER, "slow_consumer", detail, acked=acked))
         except* Gone as gone:
-            await _refuse(socket, Refusal(CloseCode.NO_SANDBOX, "gone", str(gone.exceptions[0])))
+            await _refuse(socket, Refusal(CloseCode.NO_SANDBOX, "gone", str(_first(gone))))
 
 
 class Conversation:
     """Receives subscribes and acks; each subscribe replaces the subscription before it."""
 
-    def __init__(self, supervisor: Supervisor, socket: WebSocket) -> None:
+    def __init__(self, supervisor: Supervisor, socket: WebSocket, tempo: Tempo) -> None:
         self._supervisor = supervisor
         self._socket = socket
+        self._tempo = tempo
         self._subscription: Subscription | None = None
         self._sender: asyncio.Task[None] | None = None
 
@@ -78,10 +84,10 @@ class Conversation:
 
     async def _first_frame(self) -> Subscribe | Ack:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._tempo.patience):
                 return await self._receive()
         except TimeoutError:
-            raise Refusal(CloseCode.PROTOCOL, "no_subscribe", f"nothing came for {PATIENCE:.0f} s") from None
+            raise Refusal(CloseCode.PROTOCOL, "no_subscribe", "no subscribe came") from None
 
     async def _receive(self) -> Subscribe | Ack:
         message = await self._socket.receive()
@@ -105,7 +111,7 @@ class Conversation:
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait({self._sender})
-        self._subscription = Subscription(self._supervisor, wish, self._send)
+        self._subscription = Subscription(self._supervisor, wish, self._send, self._tempo)
         self._sender = group.create_task(self._subscription.run(), name="stream.sender")
 
     async def _send(self, data: bytes) -> None:
@@ -119,9 +125,9 @@ def _acknowledge(subscription: Subscription, ack: Ack) -> None:
         raise Refusal(CloseCode.PROTOCOL, "malformed", str(error)) from None
 
 
-def _first(group: BaseExceptionGroup[Refusal]) -> Refusal:
+def _first(group: ExceptionGroup[E]) -> E:
     found = group.exceptions[0]
-    return found if isinstance(found, Refusal) else _first(found)
+    return _first(found) if isinstance(found, ExceptionGroup) else found
 
 
 async def _refuse(socket: WebSocket, refusal: Refusal) -> None:

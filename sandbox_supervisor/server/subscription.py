@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.events import Envelope
 from sandbox_supervisor.protocol.stream import (
-    HEARTBEAT,
     MOST_CREDIT,
     PAGE,
-    PATIENCE,
     REPLAY,
     Ack,
     Filter,
@@ -24,26 +22,32 @@ from sandbox_supervisor.server.facade import Supervisor
 from sandbox_supervisor.server.frames import Frame, events_frame, passed_over, snapshot_frames
 from sandbox_supervisor.server.merge import Page, merge
 from sandbox_supervisor.server.pace import PAUSE, Pace
+from sandbox_supervisor.server.tempo import Tempo
 
 Send = Callable[[bytes], Awaitable[None]]
 
 
 class SlowConsumer(Exception):
-    """The client let its patience pass without an ack, or could not even be written to."""
+    """The client let the patience pass without an ack, or could not even be written to. ``acked`` is where it stood."""
+
+    def __init__(self, acked: int) -> None:
+        super().__init__(f"nothing acknowledged after {acked}")
+        self.acked = acked
 
 
 class Subscription:
     """``run`` serves one subscribe until it is cancelled; ``ack`` may be called meanwhile."""
 
-    def __init__(self, supervisor: Supervisor, wish: Subscribe, send: Send) -> None:
+    def __init__(self, supervisor: Supervisor, wish: Subscribe, send: Send, tempo: Tempo) -> None:
         self._supervisor = supervisor
         self._wish = wish
         self._filter = wish.filter or Filter()
         self._send = send
+        self._tempo = tempo
         self._acked = asyncio.Event()
         self._cursor = 0  # read up to here
         self._told = 0  # the client was told up to here
-        self._beat_at = time.monotonic() + HEARTBEAT
+        self._beat_at = time.monotonic() + tempo.heartbeat
         self._pace = Pace(now=time.monotonic())
         self.window = Window(credit=wish.credit.bounded(MOST_CREDIT))
 
@@ -146,19 +150,19 @@ class Subscription:
 
     async def _write(self, data: bytes) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._tempo.patience):
                 await self._send(data)
         except TimeoutError:
-            raise SlowConsumer from None
+            raise SlowConsumer(self.window.acked) from None
 
     async def _beat(self) -> None:
         """Send the head when it is time; first name what a filter passed over, so that the client resumes near it."""
         now = time.monotonic()
-        if self.window.overdue(now):
-            raise SlowConsumer
+        if self.window.overdue(now, self._tempo.patience):
+            raise SlowConsumer(self.window.acked)
         if now < self._beat_at:
             return
-        self._beat_at = now + HEARTBEAT
+        self._beat_at = now + self._tempo.heartbeat
         epoch = self._supervisor.epoch
         if self._cursor > self._told:
             await self._emit(passed_over(epoch=epoch, prev=self._told, upto=self._cursor))
@@ -178,5 +182,5 @@ class Subscription:
         """Give the seconds until the next heartbeat or the end of the client's patience."""
         due = self._beat_at
         if self.window.outstanding:
-            due = min(due, self.window.since + PATIENCE + 0.01)
+            due = min(due, self.window.since + self._tempo.patience + 0.01)
         return max(due - time.monotonic(), 0.0)
