@@ -17,6 +17,7 @@ BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
+LABEL = 10  # from the word "finally" down to its boxes
 HALO = 4  # the ring around the chosen box
 BEND = 6  # radius of a corner
 ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
@@ -138,7 +139,7 @@ def draw(flow: Flow) -> Picture:
     boxes, bends = _main_part(flow.nodes, left)
     end = max((box.bottom for box in boxes.values()), default=MARGIN)
     finally_y = end + ROW - BOX_HEIGHT if flow.finally_ else None
-    boxes |= _band(flow.finally_, left, (finally_y or end) + ROW - BOX_HEIGHT)
+    boxes |= _band(flow.finally_, _band_start(boxes, len(flow.finally_), left), (finally_y or end) + LABEL)
     edges = tuple(
         _edge(boxes[need], bends.get((need, node.key), ()), boxes[node.key])
         for node in flow.all_nodes()
@@ -215,6 +216,14 @@ def _bends(
                 step = following[step][0]  # noqa: PLW2901 - walks to the end of one edge
             found[source, step] = points
     return found
+
+
+def _band_start(boxes: dict[str, Box], count: int, left: int) -> int:
+    """Centre a row of ``count`` boxes below those that are there, but never left of the margin."""
+    if not boxes:
+        return left
+    first, last = min(box.x for box in boxes.values()), max(box.x + box.width for box in boxes.values())
+    return max(left, (first + last - count * COLUMN + COLUMN - BOX_WIDTH) // 2)
 
 
 def _band(nodes: tuple[Node, ...], left: int, y: int) -> dict[str, Box]:

@@ -63,6 +63,13 @@ class FlowPicture:
     arcs: tuple[DrawnArc, ...]
 
     @property
+    def finally_x(self) -> int:
+        """Give where the word over the band of ``finally`` nodes begins; they are the last ones."""
+        return min(
+            (line.box.x for line in self.nodes if line.box.y > (self.picture.finally_y or line.box.y)), default=0
+        )
+
+    @property
     def groups(self) -> list[tuple[str, list[NodeLine]]]:
         """Nodes by what a person would look for first; empty groups are left out."""
         found = [(name, [line for line in self.nodes if line.state in states]) for name, states in vocabulary.GROUPS]
