@@ -42,7 +42,12 @@ def check_template(text: str, path: Path, visible: Visible) -> Iterator[Finding]
         tree = _environment.parse(text)
         unknown = find_undeclared_variables(tree) - set(ROOTS)
     except TemplateSyntaxError as error:
-        yield Finding("template_syntax", path, f"The template cannot be read: {error.message}.", lines=error.lineno)
+        yield Finding(
+            "template_syntax",
+            path,
+            f"The template cannot be read: {(error.message or '').rstrip('.')}.",
+            lines=error.lineno,
+        )
         return
     except RecursionError:
         yield Finding("template_syntax", path, "The template is nested too deeply.")

@@ -1,0 +1,20 @@
+"""What the registry refuses."""
+
+from dataclasses import asdict
+
+from registry_app.flows.problems import Problem
+from workspaces_app.errors import Refused
+
+
+class FlowInvalid(Refused):
+    """A flow file that does not compile. ``problems`` holds all that is wrong with it."""
+
+    default_code = "flow_invalid"
+
+    def __init__(self, problems: list[Problem]) -> None:
+        count = len(problems)
+        super().__init__(
+            f"The flow has {count} problem{'s' if count != 1 else ''}; the first: {problems[0].message}",
+            problems=[asdict(problem) for problem in problems],
+        )
+        self.problems = problems
