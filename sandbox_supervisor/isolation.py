@@ -1,8 +1,8 @@
 """Put bubblewrap around the runner and around each attempt, where it really works; say so where it does not.
 
-Two layers. The outer one holds the runner and everything below it: system read-only, the state directory masked but for
-what this sandbox needs, PID and IPC namespaces, private temporary folders. The inner one holds one attempt: of the sandbox
-it sees its own tree, HOME, temporary and artefact folder and the shared objects, nothing else.
+Two layers. The outer one holds the runner and everything below it: system read-only, the state directory masked but
+for what this sandbox needs, PID and IPC namespaces, private temporary folders. The inner one holds one attempt: of the
+sandbox it sees its own tree, HOME, temporary and artefact folder and the shared objects, nothing else.
 """
 
 import os
@@ -24,8 +24,8 @@ _RUNTIME = Path("/run")
 _RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/connman")
 _CREDENTIALS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc", ".npmrc",
-    ".config/gh", ".config/glab-cli", ".config/gcloud", ".config/git/credentials", ".config/containers", ".password-store",
-    ".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium",
+    ".config/gh", ".config/glab-cli", ".config/gcloud", ".config/git/credentials", ".config/containers",
+    ".password-store", ".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium",
 )  # fmt: skip
 
 

@@ -26,14 +26,14 @@ def find(folder: Folder, rules: tuple[tuple[str, str], ...], quota: int) -> list
     """
     found: dict[str, FoundArtefact] = {}
     left = quota
-    for path, name, size, problem in _candidates(folder, rules):
+    for path, name, size, wrong in _candidates(folder, rules):
         if path in found:
             continue
-        if len(found) >= COUNT_LIMIT:
-            problem = f"an attempt keeps at most {COUNT_LIMIT} artefacts"
-        elif not problem and size > left:
-            problem = f"{size} bytes are more than the {left} left of the quota"
-        found[path] = _refused(path, name, size, problem) if problem else _hashed(folder, path, name)
+        over = f"an attempt keeps at most {COUNT_LIMIT} artefacts" if len(found) >= COUNT_LIMIT else ""
+        if size > left:
+            over = over or f"{size} bytes are more than the {left} left of the quota"
+        reason = wrong or over
+        found[path] = _refused(path, name, size, reason) if reason else _hashed(folder, path, name)
         left -= 0 if found[path].refused else found[path].size
         if len(found) > COUNT_LIMIT:
             break

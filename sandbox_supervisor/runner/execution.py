@@ -35,6 +35,9 @@ class Ladder:
     term: float = 5.0
 
 
+DEFAULT_LADDER = Ladder()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything needed to start a tree. ``argv`` includes the isolation's prefix, ``wrappers`` says how many processes
@@ -48,7 +51,7 @@ class Plan:
     job: dict[str, Any] = field(default_factory=dict)  # for the driver host
     wrappers: int = 0
     limits: dict[str, int] = field(default_factory=dict)
-    ladder: Ladder = Ladder()
+    ladder: Ladder = DEFAULT_LADDER
 
 
 class Phase(StrEnum):
@@ -61,13 +64,14 @@ class Phase(StrEnum):
 class Execution:
     """Owned by the runner's event loop. ``empty`` is set once the kernel has said that the tree is gone."""
 
-    def __init__(self, plan: Plan, send: Send) -> None:
+    def __init__(self, plan: Plan, send: Send, changed: Callable[[], Awaitable[bool]]) -> None:
+        """``changed`` says whether the attempt's tree differs from its base; asked only when the tree is empty."""
         self.plan = plan
+        self._changed = changed
         self.phase = Phase.BORN
         self.identity: Identity | None = None
         self.stopping = False
         self.empty = asyncio.Event()
-        self.done = asyncio.Event()
         self._send = send
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -165,10 +169,13 @@ class Execution:
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(reader), pipe
             )
-            with suppress(ConnectionError):  # the supervisor is gone: the tree is being killed
+            try:
                 while data := await reader.read(CHUNK):
                     await self._emit(SessionEventKind.OUTPUT, {"stream": stream}, data)
-            transport.close()
+            except ConnectionError:
+                pass  # the supervisor is gone: the tree is being killed
+            finally:
+                transport.close()
 
     async def _emit(self, kind: SessionEventKind, data: dict[str, Any], payload: bytes) -> None:
         self._emitting += 1
@@ -225,9 +232,16 @@ class Execution:
         )  # fmt: skip
         if self._host is not None:
             self._host.close()
+        quiet = not end.stopped and bool(end.report and end.report["quiet"])
+        verdict = verdicts.judge(end) if not quiet or await self._changed() else verdicts.empty_session(end)
         with suppress(ConnectionError):
-            await self._send(SessionEventKind.EXIT, verdicts.judge(end), b"")
-        self.done.set()
+            await self._send(SessionEventKind.EXIT, verdict, b"")
+
+    async def forget(self) -> None:
+        """Drop what nobody will read any more. Only for an empty tree."""
+        for task in (*self._pumps, *self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._pumps, *self._tasks, return_exceptions=True)
 
     async def _drain(self) -> None:
         """Wait until the pipes are read out. One that stays open and silent is held by a process outside the tree."""
@@ -268,7 +282,7 @@ class Execution:
 
     def _rungs(self) -> list[tuple[Callable[[], Awaitable[None]], float]]:
         ladder = self.plan.ladder
-        rungs = [(self._terminate, ladder.term)]
+        rungs: list[tuple[Callable[[], Awaitable[None]], float]] = [(self._terminate, ladder.term)]
         if self._host is not None:
             rungs = [(self._cancel, ladder.cancel), (self._close, ladder.close), *rungs]
         return rungs

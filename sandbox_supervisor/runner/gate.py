@@ -19,7 +19,7 @@ UNPROVEN_LIMIT = 8  # connections that may be busy proving themselves
 
 
 class RunnerGate:
-    """``accept`` gives the next runner once the one before is lost. Connections without the nonce are dropped unheard."""
+    """``accept`` gives the next runner once the one before is lost; who does not know the nonce is dropped unheard."""
 
     def __init__(self, folder: Path, nonce: str, *, uids: frozenset[int] | None = None) -> None:
         self._folder = folder

@@ -25,7 +25,7 @@ def alive(identity: Identity) -> bool:
 
 
 def end(identities: Iterable[Identity], work: Path, known: frozenset[int]) -> None:
-    """Kill what is left of these trees and everything that carries the mark of ``work``, except trees of ``known`` shims.
+    """Kill what is left of these trees and all that carries the mark of ``work``, except trees of ``known`` shims.
 
     Returns when nothing is left. Raises RunnerRefused after a minute of trying.
     """

@@ -1,7 +1,8 @@
 """What the supervisor asks of the runner: the only process that touches an attempt's tree.
 
-``RunnerLink`` is the supervisor's end of the ``ctl`` socket. Every call may raise RunnerLost; then all trees of that runner
-are dead or dying, and the attempts are interrupted. Calls about an attempt that the runner does not know raise RunnerRefused.
+``RunnerLink`` is the supervisor's end of the ``ctl`` socket. Every call may raise RunnerLost; then all trees of that
+runner are dead or dying, and the attempts are interrupted. Calls about an attempt that the runner does not know raise
+RunnerRefused.
 """
 
 from collections.abc import AsyncIterator
@@ -86,10 +87,10 @@ class FoundArtefact:
 
 class RunnerLink(Protocol):
     async def prepare(self, attempt: str, base_commit: str) -> str:
-        """Make the attempt's own shared clone, detached at ``base_commit``; give the verified HEAD. Repeating is safe."""
+        """Make the attempt's own shared clone, detached at ``base_commit``; give the verified HEAD. Safe to repeat."""
 
     async def spawn(self, attempt: str, spawn: Spawn) -> Identity:
-        """Start the shim; it waits for ``go``. A shim whose connection ends before ``go`` exits without running anything."""
+        """Start the shim; it waits for ``go``, and exits without running anything if its connection ends first."""
 
     async def go(self, attempt: str) -> None:
         """Let the shim exec."""
@@ -98,18 +99,18 @@ class RunnerLink(Protocol):
         """Everything the attempt does, ending with EXIT. Slow reading slows the process down; nothing is dropped."""
 
     async def reply(self, attempt: str, request_id: str, answer: dict[str, Any]) -> None:
-        """Answer an ASK: ``{"option": id}``, ``{"content": value}``, ``{"declined": true}`` or ``{"cancelled": true}``."""
+        """Answer an ASK: ``{"option": id}``, ``{"content": {…}}``, ``{"declined": true}``, ``{"cancelled": true}``."""
 
     async def message(self, attempt: str, text: str) -> None:
         """One more prompt after this turn."""
 
     async def stop(self, attempt: str, *, kill: bool) -> None:
         """Escalate (ACP cancel 10 s → stdin closed 2 s → SIGTERM to the tree 5 s → SIGKILL) or go straight to SIGKILL;
-        returns when the tree is proven empty. EXIT follows on ``session``. A second call with ``kill`` hastens the first."""
+        returns when the tree is proven empty. EXIT follows on ``session``. A later call with ``kill`` hastens it."""
 
     async def commit(self, attempt: str, *, message: str, base_commit: str) -> CommittedTree:
-        """Commit what is uncommitted (untracked too, ignored not) on top of the attempt's HEAD, with our author and fixed date
-        rules, and pack everything that ``base_commit`` does not reach. Nothing of the tree's config, hooks or filters runs."""
+        """Commit what is uncommitted (untracked too, ignored not) on top of the attempt's HEAD, with our author and a
+        fixed date, and pack all that ``base_commit`` does not reach. No config, hook or filter of the tree takes part."""
 
     async def artefacts(self, attempt: str, rules: tuple[tuple[str, str], ...], quota: int) -> list[FoundArtefact]:
         """Find declared paths (glob, name) and files in the artefact folder; regular files only, no link followed."""

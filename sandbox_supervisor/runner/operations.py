@@ -12,10 +12,10 @@ from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.runner import artefacts, files, leftovers, snapshots, trees
 from sandbox_supervisor.runner.children import children
 from sandbox_supervisor.runner.environment import child_environment
-from sandbox_supervisor.runner.execution import Execution, Ladder, Phase, Plan, Send
+from sandbox_supervisor.runner.execution import DEFAULT_LADDER, Execution, Ladder, Phase, Plan, Send
 from sandbox_supervisor.runner.folders import Folder
 from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
-from sandbox_supervisor.runner.programs import job_of, program
+from sandbox_supervisor.runner.programs import ROOT, job_of, program
 
 CHUNK = 256 * 1024
 READ_LIMIT = 1024 * 1024
@@ -32,7 +32,7 @@ class Place:
     image: Path | None
     isolation: isolation.Isolation
     memory: int = 0
-    ladder: Ladder = Ladder()
+    ladder: Ladder = DEFAULT_LADDER
 
 
 Answer = tuple[Any, bytes]
@@ -68,7 +68,11 @@ class Operations:
         if sum(execution.phase is not Phase.EMPTY for execution in self.executions.values()) >= TREES_LIMIT:
             raise RunnerRefused("too_many", f"{TREES_LIMIT} process trees are alive")
         folder = self._folder(attempt)
-        execution = Execution(self._plan(attempt, folder, codec.convert(spawn, Spawn)), self.sender(attempt))
+        execution = Execution(
+            self._plan(attempt, folder, codec.convert(spawn, Spawn)),
+            self.sender(attempt),
+            lambda: self._alone(attempt, snapshots.changed_since_birth, folder, self.place.repo),
+        )
         self.executions[attempt] = execution
         try:
             identity = await execution.start()
@@ -80,7 +84,9 @@ class Operations:
     def _plan(self, attempt: str, folder: Folder, spawn: Spawn) -> Plan:
         place = self.place
         env = child_environment(attempt, folder, place.image, spawn.env)
-        prefix = isolation.attempt_prefix(place.isolation, folder=folder, repo=place.repo, ctl=place.ctl)
+        prefix = isolation.attempt_prefix(
+            place.isolation, folder=folder, repo=place.repo, ctl=place.ctl, image=place.image
+        )
         return Plan(
             attempt=attempt,
             spawn=spawn,
@@ -118,7 +124,9 @@ class Operations:
 
     async def kill_all(self) -> None:
         """Kill every tree and wait for the proof."""
-        await asyncio.gather(*(execution.stop(kill=True) for execution in self.executions.values()))
+        executions = list(self.executions.values())
+        await asyncio.gather(*(execution.stop(kill=True) for execution in executions))
+        await asyncio.gather(*(execution.forget() for execution in executions))
         await asyncio.to_thread(children.sweep)
 
     # --- files -------------------------------------------------------------------------------------------------------
@@ -142,10 +150,6 @@ class Operations:
 
     async def diff_bytes(self, attempt: str, offset: int) -> Answer:
         return None, await self._alone(attempt, snapshots.diff_bytes, self._folder(attempt), offset, READ_LIMIT)
-
-    async def changed(self, attempt: str, base_commit: str) -> Answer:
-        folder = self._folder(attempt)
-        return await self._alone(attempt, snapshots.changed, folder, self.place.repo, base_commit), b""
 
     async def artefacts(self, attempt: str, rules: list[list[str]], quota: int) -> Answer:
         pairs = tuple((str(pattern), str(name)) for pattern, name in rules)
@@ -188,9 +192,7 @@ class Operations:
 
 def _driver_env() -> dict[str, str]:
     """What the driver host itself needs; the agent below it gets none of it."""
-    import os
-
-    return {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {"PYTHONPATH": str(ROOT)}
 
 
 _OPERATIONS: dict[str, Callable[..., Awaitable[Answer]]] = {
@@ -198,7 +200,7 @@ _OPERATIONS: dict[str, Callable[..., Awaitable[Answer]]] = {
     for operation in (
         Operations.spawn, Operations.go, Operations.stop, Operations.reply, Operations.message, Operations.leftovers,
         Operations.prepare, Operations.commit, Operations.pack, Operations.diff, Operations.diff_bytes,
-        Operations.changed, Operations.artefacts, Operations.artefact, Operations.result, Operations.list_files,
+        Operations.artefacts, Operations.artefact, Operations.result, Operations.list_files,
         Operations.read_file,
     )
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Which program a spawn order means, and what a driver host is told about it."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor.protocol import codec
@@ -9,6 +10,7 @@ from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
 
 # A shell in between gives the same exit codes (126, 127) for what cannot be executed, whatever stands around it.
 _EXEC = ("/bin/sh", "-c", 'exec "$@"', "sh")
+ROOT = Path(__file__).resolve().parents[2]
 OURS = (sys.executable, "-P", "-s", "-B", "-m")
 
 

@@ -101,6 +101,9 @@ class _Service:
         except (OSError, Malformed) as error:
             payload = b""
             answer = _no(number, "failed", f"{name}: {error}", {})
+        except Exception as error:  # noqa: BLE001  # whoever asked gets an answer, whatever went wrong here
+            payload = b""
+            answer = _no(number, "internal", f"{name}: {type(error).__name__}: {error}", {})
         try:
             await self.line.send(answer, payload)
         except ConnectionError:

@@ -1,12 +1,12 @@
 """Hold one process tree: start it when told to, end it when told to, and say when nothing of it is left.
 
 Run by path with an isolated interpreter (``python -I -S -B shim.py CONTROL_FD PARENT_PID``), so it imports a few small
-modules of the standard library and nothing of ours. It is a child-subreaper: whatever a descendant does (double fork, new
-session, cleared environment), it stays below the shim, and ``ECHILD`` is the kernel's word that the tree is empty.
+modules of the standard library and nothing of ours. It is a child-subreaper: whatever a descendant does (double fork,
+new session, cleared environment), it stays below the shim, and ``ECHILD`` is the kernel's word that the tree is empty.
 
-On the control stream, one JSON object a line. In: the order ``{argv, env, cwd, fds, limits, wrappers}``, then ``"go"``,
-``"term"``, ``"kill"``. Out: ``{identity}``, ``{started}`` or ``{failed}``, ``{exited: {code|signal}}``, ``{empty}``. End of
-the stream, SIGTERM or the parent's death before ``go``: nothing is ever run; after it: everything is killed.
+On the control stream, one JSON value a line. In: the order ``{argv, env, cwd, fds, limits, wrappers}``, then ``"go"``,
+``"term"``, ``"kill"``. Out: ``{identity}``, ``{started}`` or ``{failed}``, ``{exited: {code|signal}}``, ``{empty}``.
+End of the stream, SIGTERM or the parent's death before ``go``: nothing is ever run; after it: everything is killed.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ def prctl(option: int, value: int) -> None:
 def boot_id() -> str:
     """Give boot and PID namespace: a pid means something only in both."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123  # pathlib is slow to import
-        return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+        return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
 
 
 def stat(pid: int) -> tuple[int, int] | None:
@@ -52,8 +52,8 @@ def stat(pid: int) -> tuple[int, int] | None:
 def descendants(root: int) -> list[tuple[int, int, int]]:
     """Give (pid, start time, depth) of every living process below ``root``, nearest first.
 
-    Parents are looked up for every process of the machine: the kernel's list of children is not built everywhere, and is
-    kept per thread where it is.
+    Parents are looked up for every process of the machine: the kernel's list of children is not built everywhere, and
+    is kept per thread where it is.
     """
     children = _by_parent()
     found: list[tuple[int, int, int]] = []
@@ -143,11 +143,12 @@ class Shim:
 
     def lines(self, timeout: float | None) -> list[object]:
         """Wait for something to happen; give what the runner has said meanwhile. Its end sets ``ending``."""
-        readable, _, _ = select.select([self.control, self.wake], [], [], timeout)
+        control = self.control.fileno()
+        readable, _, _ = select.select([control, self.wake], [], [], timeout)
         if self.wake in readable:
             with suppress(BlockingIOError):
                 os.read(self.wake, 4096)
-        if self.control in readable:
+        if control in readable:
             try:
                 data = self.control.recv(256 * 1024)
             except OSError:

@@ -1,7 +1,7 @@
 """Turn what stands in an attempt's tree into a Git tree, a commit, a pack, a diff — by our own Git directory and index.
 
-Git never reads the attempt's ``.git`` here, so no config, hook, filter or fsmonitor of the agent's can run. Gitlinks stay as
-the base has them and nested repositories are left out: looking into one would obey its config.
+Git never reads the attempt's ``.git`` here, so no config, hook, filter or fsmonitor of the agent's can run. Gitlinks
+stay as the base has them and nested repositories are left out: looking into one would obey its config.
 """
 
 import os
@@ -61,7 +61,7 @@ class _Ours:
 
 
 def commit(folder: Folder, repo: Path, message: str, base_commit: str) -> Made:
-    """Commit the tree on top of the attempt's HEAD (on ``base_commit`` if that does not descend from it) and pack the rest.
+    """Commit the tree on top of the attempt's HEAD (on the base if that does not descend from it); pack what is new.
 
     The same files give the same commit: it is dated like its parent.
     """
@@ -77,11 +77,11 @@ def commit(folder: Folder, repo: Path, message: str, base_commit: str) -> Made:
         return Made(commit=made, tree=tree, changed=made != base_commit, pack_size=_pack(ours, made, base_commit))
 
 
-def changed(folder: Folder, repo: Path, base_commit: str) -> bool:
-    """Say whether the attempt's files or its HEAD differ from the base."""
-    _check(base_commit)
+def changed_since_birth(folder: Folder, repo: Path) -> bool:
+    """Say whether the attempt's files or its HEAD differ from what it was given."""
     with children.call():
         ours = _Ours(folder, repo)
+        base_commit = ours.run("rev-parse", "--verify", "refs/caisson/base").text
         return _head(ours, base_commit) != base_commit or _tree(ours) != _tree_of(ours, base_commit)
 
 

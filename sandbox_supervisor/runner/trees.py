@@ -58,7 +58,7 @@ def _make_ours(folder: Folder, repo: Path, base_commit: str) -> None:
 
 
 def _make_theirs(folder: Folder, repo: Path, base_commit: str) -> None:
-    """Clone without files, write HEAD, and fill the tree through our own Git directory, whose config defines no filter."""
+    """Clone without files, write HEAD, and fill the tree through our Git directory, whose config defines no filter."""
     git.run(
         None, "clone", "-q", "--shared", "--no-checkout", "--no-tags", "--template=", str(repo), str(folder.tree),
         safe=(repo,), timeout=CLONE_TIME,

@@ -52,6 +52,12 @@ def judge(end: Ending) -> dict[str, Any]:
     return _judge_command(end)
 
 
+def empty_session(end: Ending) -> dict[str, Any]:
+    """Give EXIT for a session that said nothing, called no tool and changed nothing."""
+    message = "The agent ended its turn without a word, a tool call or a change."
+    return _failure(end, FailureClass.AGENT_ERROR, "empty", message)
+
+
 def _judge_driver(end: Ending) -> dict[str, Any]:
     if end.report is not None:
         return _exit(end, **end.report)
@@ -88,10 +94,12 @@ def _failure(end: Ending, failure_class: FailureClass, code: str, message: str) 
 
 def _exit(end: Ending, **found: Any) -> dict[str, Any]:
     exited = end.exited or {}
-    empty = {"outcome": "failed", "failure_class": None, "code": None, "message": "", "facts": {}, "result": None,
-             "stop_reason": None, "retry_after": None}  # fmt: skip
+    empty: dict[str, Any] = {
+        "outcome": "failed", "failure_class": None, "code": None, "message": "", "facts": {}, "result": None,
+        "stop_reason": None, "retry_after": None,
+    }  # fmt: skip
     known = {"exit_code": exited.get("code"), "signal": exited.get("signal")}
-    return empty | known | {name: value for name, value in found.items() if value is not None}
+    return empty | known | {name: value for name, value in found.items() if value is not None and name != "quiet"}
 
 
 # --- what a driver host claims ---------------------------------------------------------------------------------------
@@ -128,5 +136,5 @@ def check_report(report: Any) -> dict[str, Any]:
     for name in ("retry_after", "exit_code", "signal"):
         kept[name] = report[name] if type(report.get(name)) in (int, float) else None
     kept["facts"] = report["facts"] if isinstance(report.get("facts"), dict) else {}
-    kept["quiet"] = bool(report.get("quiet"))
+    kept["quiet"] = bool(report.get("quiet")) and report.get("result") is None
     return kept

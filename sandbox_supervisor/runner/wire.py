@@ -1,4 +1,4 @@
-"""Frames of the ``ctl`` socket and of the driver host's line: a JSON header and bytes, both length-prefixed and capped."""
+"""Frames of the ``ctl`` socket and the driver host's line: a JSON header and bytes, both length-prefixed and capped."""
 
 import asyncio
 import struct

@@ -1,0 +1,5 @@
+import sys
+
+from sandbox_supervisor.drivers.scripted import main
+
+sys.exit(main(sys.argv[1:]))
