@@ -150,6 +150,10 @@ class LocalHarness(Harness):
         call()  # and its answer is heard by nobody
 
     def create_and_die(self, spec: SandboxSpec, step: int) -> bool:
+        return self.create_elsewhere(spec, step) != 0
+
+    def create_elsewhere(self, spec: SandboxSpec, step: int = 0, *, first: Callable[[], None] | None = None) -> int:
+        """Create in another process, which calls ``first`` and dies after ``step`` steps (0: never); give its code."""
         order = {
             "state": str(self.state),
             "image": self.image_digest,
@@ -162,10 +166,15 @@ class LocalHarness(Harness):
         }
         command = [sys.executable, "-m", "sandbox_providers.conformance.dying"]
         root = str(Path(__file__).parents[2])
-        done = subprocess.run(
-            command, input=codec.encode(order), env=dict(os.environ) | {"PYTHONPATH": root}, check=False, timeout=60
-        )
-        return done.returncode != 0
+        environment = dict(os.environ) | {"PYTHONPATH": root}
+        return subprocess.run(
+            command,
+            input=codec.encode(order),
+            env=environment,
+            check=False,
+            timeout=60,
+            preexec_fn=first,  # harnesses have one thread
+        ).returncode
 
     def kill_instance(self, ref: SandboxRef) -> None:
         self._record(ref.name).launcher.signal(signal.SIGKILL)

@@ -147,12 +147,16 @@ class Keeper:
     def _check(self) -> None:
         if self._asked_to_stop:
             raise Stop(0, "asked to stop")
+        if not self._is_folder_there():
+            raise Stop(folder.EXIT_FOLDER_GONE, "the folder has gone")
+
+    def _is_folder_there(self) -> bool:
+        """Say whether the path still leads to the folder of the start, and not to one that has taken its place."""
         try:
             found = self._place.stat()
         except OSError:
-            raise Stop(folder.EXIT_FOLDER_GONE, "the folder has gone") from None
-        if (found.st_dev, found.st_ino) != (self._folder.st_dev, self._folder.st_ino):
-            raise Stop(folder.EXIT_FOLDER_GONE, "another folder has taken the place")
+            return False
+        return (found.st_dev, found.st_ino) == (self._folder.st_dev, self._folder.st_ino)
 
     def _wait(self, seconds: float) -> None:
         select.select([self._wake], [], [], max(0.0, seconds))
@@ -190,5 +194,7 @@ class Keeper:
             supervisor_starts=self._supervisor.starts,
             runner_starts=self._runner.starts,
         )
+        if not self._is_folder_there():
+            return
         with suppress(OSError):  # a full disk or a vanished folder ends nothing by itself
             handover.replace(self._place / folder.STATUS, status)
