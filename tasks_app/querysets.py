@@ -39,7 +39,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def due_for_withdrawal(self) -> "TaskQuerySet":
         """Tasks whose secret is still at the provider although nothing needs it any more."""
-        return self.sound().filter(secret=SecretState.PRESENT).filter(Q(status=Status.RUNNING) | Q(status__in=TERMINAL))
+        ended_or_running = Q(status=Status.RUNNING) | Q(status__in=TERMINAL)
+        return self.sound().filter(ended_or_running, secret=SecretState.PRESENT).exclude(presence=Presence.CREATING)
 
     def due_for_observation(self) -> "TaskQuerySet":
         """Tasks whose sandbox stands, ended or not."""

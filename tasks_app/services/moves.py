@@ -67,6 +67,7 @@ def _status(task: Task, decision: Decision, now: datetime, moves: Moves) -> None
     if after in TERMINAL:
         first = task.first_terminal_at or now
         moves.task.update(first_terminal_at=first, retain_until=task.retain_until or first + task.max_retention)
+        moves.task["look_again_at"] = None
     moves.facts.append(_told(after, decision))
 
 
@@ -101,7 +102,7 @@ def _presence(task: Task, decision: Decision, now: datetime, moves: Moves) -> No
         if decision.presence is Presence.LOST:
             moves.task["lost_at"] = now
         if decision.presence is Presence.PRESENT:
-            moves.task.update(provisioned_at=now, attempts=0)
+            moves.task.update(provisioned_at=now, attempts=0, look_again_at=None)
     if decision.removal is not None:
         move_presence(task, Presence.RECLAIMING, moves)
         moves.task.update(removal_reason=decision.removal, attempts=0, look_again_at=None)

@@ -37,9 +37,8 @@ def using(name: str, provider: Provider) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del _ready[name]
-        else:
+        _ready.pop(name, None)
+        if before is not None:
             _ready[name] = before
 
 

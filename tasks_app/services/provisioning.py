@@ -164,9 +164,12 @@ def secret_bundle(task: Task) -> SecretBundle:
 
 
 def withdraw_secret(task_id: str) -> Task:
-    """Make sure that no copy of the task's secret can be had through the provider, once it runs or has ended."""
+    """Make sure that no copy of the task's secret can be had through the provider, once it runs or has ended.
+
+    While a creation is under way there is nothing to be sure of; what became of it is found out first.
+    """
     task = lifecycle.read(task_id)[0]
-    needed = task.status in {Status.PENDING, Status.PROVISIONING}
+    needed = task.status in {Status.PENDING, Status.PROVISIONING} or task.presence == Presence.CREATING
     if task.secret != SecretState.PRESENT or needed or task.quarantine:
         return task
     try:
