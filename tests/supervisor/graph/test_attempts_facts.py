@@ -6,7 +6,7 @@ from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.errors import Refusal
 from sandbox_supervisor.graph.facts import EffectDone, Ended, Failed, Finishing, Prepared, Progress, Spawned, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, Change, Identity, NewEvent
-from tests.supervisor.graph.play import Play, agent, approval, command, delivery, failure, flow, joined, merge
+from tests.supervisor.graph.play import Play, agent, approval, command, delivery, failure, flow, joined, merge, when
 
 IDENTITY = Identity(pid=4, start_time=2, boot_id="b")
 
@@ -249,8 +249,6 @@ def test_needs_that_ended_badly_contribute_nothing():
 
 
 def test_a_skipped_need_passes_on_what_it_would_have_been_based_on():
-    from tests.supervisor.graph.play import when
-
     no = (when("inputs.x", "eq", 1),)
     play = Play(flow(agent("a"), command("b", "a", when=no), command("c", "b", when=no), command("d", "c", "a")), inputs={"x": 0})
     play.run("a")

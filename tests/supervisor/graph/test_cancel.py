@@ -6,7 +6,7 @@ from sandbox_supervisor.graph.rows import Identity
 from sandbox_supervisor.protocol.flow import Retry
 from sandbox_supervisor.protocol.messages import CancelMode
 from sandbox_supervisor.protocol.states import FailureClass
-from tests.supervisor.graph.play import Play, agent, approval, command, flow, joined
+from tests.supervisor.graph.play import Play, agent, approval, command, flow, joined, when
 
 
 def running(*, last=()):
@@ -121,7 +121,7 @@ def test_a_cancel_can_be_hastened_but_not_softened():
     play.order("cancel", mode=CancelMode.DRAIN)
     play.order("cancel", mode=CancelMode.CANCEL)
     play.order("cancel", mode=CancelMode.KILL)
-    assert sorted(play.state.intents) == ["stop:a.1.1", "stop:a.1.1:kill"]
+    assert [intent.id for intent in play.intents("stop")] == ["stop:a.1.1", "stop:a.1.1:kill"]
     for mode in CancelMode:
         with pytest.raises(Refusal) as refused:
             play.order("cancel", mode=mode)
@@ -284,8 +284,6 @@ def test_opening_the_gate_again_changes_nothing():
 
 
 def test_a_graph_without_anything_to_do_ends_only_after_the_gate_has_opened():
-    from tests.supervisor.graph.play import when
-
     play = Play(flow(command("a", when=(when("inputs.x", "eq", 1),))), gate=False, inputs={"x": 0})
     play.is_(a="skipped")
     assert play.graph.state == "running"
