@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor import isolation
@@ -59,6 +60,20 @@ async def until(running: Running, holds: Callable[[State], bool]) -> State:
         state = running.engine.state
         rows = [f"{row.key} {row.state} {row.failure}" for row in state.nodes.values()]
         raise AssertionError("\n".join([f"graph {state.graph.state}", *rows])) from None
+
+
+async def connected(running: Running) -> None:
+    """Wait until a runner is there."""
+    async with asyncio.timeout(PATIENCE):
+        while not running.runners.connected:
+            await running.facade.wait_urgent(1.0)
+
+
+async def appears(path: Path) -> None:
+    """Wait for a file that something in a sandbox makes."""
+    async with asyncio.timeout(PATIENCE):
+        while not path.exists():  # noqa: ASYNC110  # another process makes it
+            await asyncio.sleep(0.02)
 
 
 _commands = iter(range(1, 10_000))
