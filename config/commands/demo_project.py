@@ -7,7 +7,8 @@ from pathlib import Path
 from config.commands.processes import Layout
 
 BRIEF = """\
-Orders need a discount: a percentage, applied before tax. Write it with tests, and say in the README how it is used.
+Recipes should be usable for another number of servings, and several recipes should give one shopping list. Keep amounts exact, and add
+tests for both.
 """
 
 
