@@ -11,6 +11,8 @@ COMMANDS = {
     "driver-host": "sandbox_supervisor.drivers.host",
     "scripted-agent": "sandbox_supervisor.drivers.scripted.agent",
     "materialise": "sandbox_supervisor.materialise.command",
+    "python-tests": "sandbox_supervisor.toolbox.python_tests",
+    "tidy": "sandbox_supervisor.toolbox.tidy",
     "probe-isolation": "sandbox_supervisor.launcher.probe",
 }
 

@@ -41,3 +41,28 @@ def redis_server() -> Iterator[Path]:
     yield socket
     server.send_signal(signal.SIGTERM)
     server.wait(timeout=10)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def triggers_yield_to_flush() -> Iterator[None]:
+    """Let a transactional test empty its SQLite tables afterwards, which our own triggers would refuse."""
+    from django.db import connection
+    from django.test import TransactionTestCase
+
+    original = TransactionTestCase._fixture_teardown
+
+    def teardown(case: TransactionTestCase) -> None:
+        if connection.vendor != "sqlite":
+            original(case)
+            return
+        with connection.cursor() as cursor:
+            triggers = cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+            for name, _ in triggers:
+                cursor.execute(f"DROP TRIGGER {name}")
+            original(case)
+            for _, sql in triggers:
+                cursor.execute(sql)
+
+    TransactionTestCase._fixture_teardown = teardown
+    yield
+    TransactionTestCase._fixture_teardown = original

@@ -1,0 +1,1 @@
+"""Programs for command nodes: they come with the sandbox image and need nothing but the standard library."""
