@@ -7,6 +7,7 @@ when a call returns.
 import os
 import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -94,9 +95,9 @@ class _Bounds:
 
 
 def _environment(config: int) -> dict[str, str]:
-    return git_rules.environment(
-        path=os.environ.get("PATH", os.defpath), tmp=tempfile.gettempdir(), global_config=f"/proc/self/fd/{config}"
-    )
+    found = shutil.which("git")
+    path = f"{Path(found).parent}:{os.defpath}" if found else os.defpath
+    return git_rules.environment(path=path, tmp=tempfile.gettempdir(), global_config=f"/proc/self/fd/{config}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rest_framework import exceptions
 from sandbox_supervisor.protocol import codec
 from tasks_app import errors
 from tasks_app.live import errors as live
-from workspaces_app.errors import Unauthenticated
+from workspaces_app.errors import PreconditionFailed, PreconditionMissing, Unauthenticated
 from workspaces_app.rest.shapes import InvalidInput
 
 log = structlog.get_logger(__name__)
@@ -32,6 +32,8 @@ STATUSES: Mapping[type[Exception], HTTPStatus] = {
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.NotVisible: HTTPStatus.NOT_FOUND,
     errors.Conflict: HTTPStatus.CONFLICT,
+    PreconditionFailed: HTTPStatus.PRECONDITION_FAILED,
+    PreconditionMissing: HTTPStatus.PRECONDITION_REQUIRED,
     errors.QuotaReached: HTTPStatus.CONFLICT,
     errors.Stale: HTTPStatus.CONFLICT,
     errors.TokenEnded: HTTPStatus.GONE,
@@ -107,7 +109,16 @@ def _of_ours(error: errors.ControlPlaneError) -> Problem | None:
     headers = _retry(status)
     if status is HTTPStatus.UNAUTHORIZED:
         headers = {"WWW-Authenticate": 'Bearer realm="caisson"'}
-    return Problem(status=status, code=error.code, detail=error.message, members=error.facts, headers=headers)
+    return Problem(status=status, code=error.code, detail=error.message, members=_members(error), headers=headers)
+
+
+def _members(error: errors.ControlPlaneError) -> dict[str, Any]:
+    """Give the error's facts; one that names a single place in the body lists it as ``errors`` as well."""
+    facts = dict(error.facts)
+    if "pointer" in facts and "errors" not in facts:
+        pointer = facts.pop("pointer")
+        facts["errors"] = [{"pointer": pointer, "code": error.code, "detail": error.message}]
+    return facts
 
 
 def _of_supervisor(error: live.SupervisorRefused) -> Problem:

@@ -27,6 +27,18 @@ class Conflict(Refused):
     default_code = "conflict"
 
 
+class PreconditionFailed(Conflict):
+    """The version that the client named is not the newest any more."""
+
+    default_code = "precondition_failed"
+
+
+class PreconditionMissing(Refused):
+    """A change of something that others change, too, must name the version it rests on."""
+
+    default_code = "precondition_missing"
+
+
 class Unauthenticated(ControlPlaneError):
     """Nobody, or nobody that is known, is asking."""
 

@@ -10,7 +10,7 @@ from tasks_app.models.outcome import ArchiveKind
 from tasks_app.services import archive, contact, delivery
 from tasks_app.services.tokens import Scope
 
-KINDS = {str(kind): kind for kind in ArchiveKind if kind is not ArchiveKind.ARTEFACT}
+KINDS = {str(kind): kind for kind in ArchiveKind if kind not in {ArchiveKind.ARTEFACT, ArchiveKind.PATCH}}
 
 
 @gate.sandbox(Scope.HEARTBEAT, "POST")

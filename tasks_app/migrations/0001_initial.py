@@ -178,7 +178,7 @@ class Migration(migrations.Migration):
             name='Archive',
             fields=[
                 ('id', models.CharField(default=functools.partial(workspaces_app.ids.new_id, *('arc',), **{}), editable=False, max_length=32, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('snapshot', 'snapshot'), ('capsule', 'capsule'), ('parked', 'parked'), ('artefact', 'artefact')], default=tasks_app.models.outcome.ArchiveKind['ARTEFACT'], max_length=32)),
+                ('kind', models.CharField(choices=[('snapshot', 'snapshot'), ('capsule', 'capsule'), ('parked', 'parked'), ('artefact', 'artefact'), ('patch', 'patch')], default=tasks_app.models.outcome.ArchiveKind['ARTEFACT'], max_length=32)),
                 ('round', models.PositiveIntegerField(default=1)),
                 ('name', models.CharField(blank=True, max_length=500)),
                 ('digest', models.CharField(max_length=71)),
@@ -374,7 +374,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='archive',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['snapshot', 'capsule', 'parked', 'artefact'])), name='archive_kind_is_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['snapshot', 'capsule', 'parked', 'artefact', 'patch'])), name='archive_kind_is_known'),
         ),
         migrations.AddConstraint(
             model_name='archive',

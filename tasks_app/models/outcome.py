@@ -91,6 +91,7 @@ class ArchiveKind(StrEnum):
     CAPSULE = "capsule"
     PARKED = "parked"
     ARTEFACT = "artefact"
+    PATCH = "patch"  # what a delivery changed, written by the control plane
 
 
 class ArchiveState(StrEnum):

@@ -1,7 +1,9 @@
 """Keep what must outlive the sandbox: artefacts, the final snapshot, capsules; by digest, resumable, within a quota."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from io import BytesIO
 from typing import IO
 
 from django.core.files.base import File
@@ -107,7 +109,7 @@ def _check(task: Task, announced: Announced) -> None:
     if announced.kind is ArchiveKind.SNAPSHOT:
         return
     quota = int(task.policy.get("artefact_quota", FILE_LIMIT))
-    used = held.exclude(kind=ArchiveKind.SNAPSHOT).aggregate(total=Sum("size"))["total"] or 0
+    used = held.exclude(kind__in=(ArchiveKind.SNAPSHOT, ArchiveKind.PATCH)).aggregate(total=Sum("size"))["total"] or 0
     if used + announced.size > quota:
         raise Refused(
             f"The task's files would have {used + announced.size} bytes; its frozen quota is {quota}.",
@@ -176,9 +178,32 @@ def file_name(task_id: str, digest: str) -> str:
     return f"archives/{task_id}/{digest.removeprefix('sha256:')}"
 
 
-def open_file(task: Task, digest: str, *, kind: ArchiveKind = ArchiveKind.ARTEFACT) -> "tuple[Archive, File[bytes]]":
+def keep(task: Task, kind: ArchiveKind, data: bytes, *, name: str) -> Archive:
+    """Keep bytes that the control plane made itself. The same bytes again give the same row."""
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    file, now = file_name(task.pk, digest), clock.database_now()
+    uploads.store(file, BytesIO(data), size=len(data))
+    row, _ = Archive.objects.get_or_create(
+        task=task,
+        kind=kind,
+        digest=digest,
+        defaults={
+            "round": task.round,
+            "name": name,
+            "size": len(data),
+            "received": len(data),
+            "file": file,
+            "state": ArchiveState.STORED,
+            "created_at": now,
+            "stored_at": now,
+        },
+    )
+    return row
+
+
+def open_file(task: Task, digest: str) -> "tuple[Archive, File[bytes]]":
     """Open a stored file for reading. Raises NotVisible for what never arrived whole."""
-    row = Archive.objects.whole().filter(task=task, kind=kind, digest=digest).first()
+    row = Archive.objects.whole().filter(task=task, digest=digest).order_by("pk").first()
     if row is None or not row.file or not default_storage.exists(row.file):
         raise NotVisible("The archive has no such file.", code="file_unknown")
     return row, default_storage.open(row.file)

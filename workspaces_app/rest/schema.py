@@ -1,7 +1,7 @@
 """Describe the API in OpenAPI from the same shapes that read and write it."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -38,10 +38,7 @@ class Schema(AutoSchema):
         return [{"in": "path", "name": name, "required": True, "schema": {"type": "string"}} for name in names]
 
     def _query_parameters(self) -> list[dict[str, Any]]:
-        shape = _declared(self.view, "queries").get(self.method)
-        if shape is None:
-            return []
-        described = _inline(shape)
+        described = _inline(self._declared().query)
         required = set(described.get("required", ()))
         return [
             {"in": "query", "name": name, "schema": schema, **({"required": True} if name in required else {})}
@@ -49,23 +46,22 @@ class Schema(AutoSchema):
         ]
 
     def _header_parameters(self) -> list[dict[str, Any]]:
-        headers = _declared(self.view, "request_headers").get(self.method, {})
         return [
-            {"in": "header", "name": name, "required": required, "schema": {"type": "string", "maxLength": 200}}
-            for name, required in headers.items()
+            {"in": "header", "name": name, "schema": {"type": "string", "maxLength": 200}}
+            for name in self._declared().headers
         ]
 
     def _get_request_body(self, direction: str = "request") -> dict[str, Any] | None:
-        shape = _declared(self.view, "bodies").get(self.method)
+        shape = self._declared().body
         if shape is None:
             return None
         return {"required": True, "content": {"application/json": {"schema": _reference(shape)}}}
 
     def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
-        said = _declared(self.view, "answers")[self.method]
+        said = self._declared()
         content: dict[str, Any] = {}
-        if said.shape is not None:
-            content = {"content": {said.media_type: {"schema": _reference(said.shape)}}}
+        if said.answer is not None:
+            content = {"content": {said.media_type: {"schema": _reference(said.answer)}}}
         elif said.status != 204:
             content = {"content": {said.media_type: {"schema": {"type": "string", "format": "binary"}}}}
         problem = {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}}
@@ -74,10 +70,9 @@ class Schema(AutoSchema):
             "default": {"description": "A problem.", "content": problem},
         }
 
-
-def _declared(view: Any, name: str) -> Any:
-    """Give what ``ApiView`` lets a view declare."""
-    return getattr(view, name)
+    def _declared(self) -> Any:
+        """Give the ``Method`` that the view declares."""
+        return cast("Any", self.view).methods[self.method]
 
 
 def _reference(shape: type[Any]) -> dict[str, Any]:

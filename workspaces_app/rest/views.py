@@ -1,11 +1,13 @@
 """The base of every REST view: what it may be asked, what it answers, and the one way to say who asks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from django.http import HttpRequest
 from django.utils.cache import patch_vary_headers
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import Throttled
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,26 +30,34 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a method answers: ``shape`` is a dataclass, or None for bytes of ``media_type`` or no content."""
+class Method:
+    """One HTTP method of a view.
 
-    shape: type[Any] | None
+    ``answer`` is a dataclass, or None for bytes of ``media_type`` or no content; ``rate`` a scope of ``throttles``.
+    """
+
+    answer: type[Any] | None
     status: int = 200
     media_type: str = "application/json"
+    query: type[Any] = Empty
+    body: type[Any] | None = None
+    headers: tuple[str, ...] = ()  # of the request, that mean something
+    rate: str = ""  # empty: read or write
+
+
+def declare(**methods: Method) -> Mapping[str, Method]:
+    """Say what a view's methods take and give."""
+    return methods
 
 
 class ApiView(APIView):
-    """A view whose methods declare their query, body and answer shapes. Whatever is not declared is refused."""
+    """A view that declares its ``methods``. Whatever is not declared is refused."""
 
-    authentication_classes = (TokenAuthentication, SessionAuthentication)
+    authentication_classes: Sequence[type[BaseAuthentication]] = (TokenAuthentication, SessionAuthentication)
     permission_classes = ()
     schema = Schema()
     open_to_all: ClassVar[bool] = False
-    queries: ClassVar[Mapping[str, type[Any]]] = {}
-    bodies: ClassVar[Mapping[str, type[Any]]] = {}
-    answers: ClassVar[Mapping[str, Answer]] = {}
-    request_headers: ClassVar[Mapping[str, Mapping[str, bool]]] = {}  # method → request header → required
-    rates: ClassVar[Mapping[str, str]] = {}  # method → scope, where it is not read or write
+    methods: ClassVar[Mapping[str, Method]] = MappingProxyType({})
 
     asked: Any  # the query as its shape
     _standing: throttles.Standing | None = None
@@ -62,7 +72,8 @@ class ApiView(APIView):
         if not self.open_to_all and self.actor.user_id is None:
             raise Unauthenticated("Sign in first, or send a token.")
         self._throttle(request)
-        self.asked = read_query(dict(request.query_params.lists()), self.queries.get(request.method or "", Empty))
+        declared = self.methods.get(request.method or "")
+        self.asked = read_query(dict(request.query_params.lists()), declared.query if declared else Empty)
 
     def read(self, into: type[T]) -> T:
         """Read the request's JSON body. Raises InvalidInput."""
@@ -78,7 +89,8 @@ class ApiView(APIView):
 
     def _throttle(self, request: Request) -> None:
         method = request.method or ""
-        scope = self.rates.get(method, "read" if method in {"GET", "HEAD", "OPTIONS"} else "write")
+        declared = self.methods.get(method)
+        scope = (declared and declared.rate) or ("read" if method in {"GET", "HEAD", "OPTIONS"} else "write")
         who = self.actor.label if self.actor.user_id is not None else str(request.META.get("REMOTE_ADDR", ""))
         self._standing = throttles.count(scope, who)
         if self._standing.exceeded:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from workspaces_app import keys
 from workspaces_app.access import Actor, Permission, actor_of_token, authorise
-from workspaces_app.errors import Refused, Unauthenticated
+from workspaces_app.errors import Forbidden, Refused, Unauthenticated
 from workspaces_app.models import ApiToken, Membership
 from workspaces_app.services import audit
 from workspaces_app.states import Scope, Verb
@@ -38,9 +38,14 @@ def create(
     life: timedelta = DEFAULT_LIFE,
     cidrs: Collection[str] = (),
 ) -> NewToken:
-    """Make a token for a member. Raises Refused for no scope, an impossible life or a network that is none."""
+    """Make a token for a member. Raises Refused for no scope, an impossible life or a network that is none.
+
+    A token makes no token that may do more than itself: Forbidden.
+    """
     if not scopes:
         raise Refused("A token needs at least one scope.", code="token_without_scope")
+    if by.scopes is not None and not set(scopes) <= by.scopes:
+        raise Forbidden("A token cannot make one with scopes that it has not itself.", code="scope_escalation")
     if not timedelta(0) < life <= LONGEST_LIFE:
         raise Refused(f"A token lives at most {LONGEST_LIFE.days} days.", code="token_life")
     key = keys.make(PREFIX)

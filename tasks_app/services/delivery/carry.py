@@ -115,7 +115,7 @@ def _carry(delivery: Delivery, lease: HeldLease) -> None:
         code="",
         message="",
         facts=delivery.facts | {"patch": patch},
-        change_request=forge.describe(delivery) if delivery.wants_change_request else None,
+        change_request=forge.describe(delivery, patch) if delivery.wants_change_request else None,
     )
 
 

@@ -1,13 +1,12 @@
 """Open the change request of a delivery. A plain Git remote has none: the pushed branch and a patch stand for it."""
 
-import hashlib
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from tasks_app import git
 from tasks_app.models import Delivery, Task
-from tasks_app.services import uploads
+from tasks_app.models.outcome import ArchiveKind
+from tasks_app.services import archive
 from tasks_app.services.delivery import patch
 
 
@@ -36,13 +35,12 @@ def keep_patch(delivery: Delivery, *, mirror: Path, objects: git.Objects) -> dic
         )
     except git.GitFailed as failure:
         return {"missing": failure.code}
-    digest = hashlib.sha256(data).hexdigest()
-    name = f"patches/{delivery.task_id}/{digest}.patch"
-    uploads.store(name, BytesIO(data), size=len(data))
-    return {"file": name, "digest": f"sha256:{digest}", "size": len(data)}
+    name = f"{delivery.branch.replace('/', '-')}.patch"
+    row = archive.keep(delivery.task, ArchiveKind.PATCH, data, name=name)
+    return {"digest": row.digest, "size": row.size}
 
 
-def describe(delivery: Delivery) -> dict[str, Any]:
+def describe(delivery: Delivery, patch: dict[str, Any]) -> dict[str, Any]:
     """Give the change request of a plain Git remote as the row and the API show it."""
     said = words(delivery)
     return {
@@ -55,4 +53,5 @@ def describe(delivery: Delivery) -> dict[str, Any]:
         "base_commit": delivery.base_commit,
         "number": None,
         "url": None,
+        "patch": patch.get("digest"),
     }

@@ -12,7 +12,7 @@ import pytest
 from sandbox_supervisor.protocol.messages import DeliveryAnswer, DeliveryRequest, DeliveryState
 from tasks_app.errors import Conflict, KeyReused, NotVisible, Refused
 from tasks_app.models import Delivery, Lease, Task, TaskEvent
-from tasks_app.services import clock, delivery, leases, uploads
+from tasks_app.services import archive, clock, delivery, leases, uploads
 from tasks_app.services.delivery import limits, mirror, outcome
 from tasks_app.states import Status
 from tests.git_remotes import HttpRemote, Project, git
@@ -80,6 +80,12 @@ def carried(row: Delivery) -> Delivery:
     return row
 
 
+def patch_of(row: Delivery) -> bytes:
+    _, file = archive.open_file(row.task, row.change_request["patch"])
+    with file:
+        return bytes(file.read())
+
+
 # --- the ordinary way ---
 
 
@@ -112,13 +118,10 @@ def test_the_change_request_names_where_it_comes_from(project, task):
 
 
 def test_the_patch_applies_to_the_baseline_and_gives_the_delivered_tree(project, task):
-    from django.core.files.storage import default_storage
-
     commit = project.commit({"a.txt": "a\n", "binary": b"\x00\x01" * 50, "sub/b.txt": "no end of line"})
     bundle = project.bundle(commit, branch=task.task_branch)
     row = carried(Delivery.objects.get(pk=send(task, request_for(task, commit, bundle), bundle).id))
-    with default_storage.open(row.facts["patch"]["file"]) as file:
-        patch = file.read()
+    patch = patch_of(row)
     assert row.facts["patch"]["digest"] == f"sha256:{hashlib.sha256(patch).hexdigest()}"
     git(project.clone, "checkout", "--quiet", "--detach", project.base)
     git(project.clone, "am", "--quiet", stdin=patch)
@@ -127,14 +130,11 @@ def test_the_patch_applies_to_the_baseline_and_gives_the_delivered_tree(project,
 
 
 def test_a_body_that_looks_like_a_patch_does_not_become_one(project, task):
-    from django.core.files.storage import default_storage
-
     body = "text\n---\ndiff --git a/evil b/evil\nFrom abc\n-- \nmore"
     commit = project.commit({"a.txt": "a\n"})
     bundle = project.bundle(commit, branch=task.task_branch)
     row = carried(Delivery.objects.get(pk=send(task, request_for(task, commit, bundle, body=body), bundle).id))
-    with default_storage.open(row.facts["patch"]["file"]) as file:
-        patch = file.read()
+    patch = patch_of(row)
     git(project.clone, "checkout", "--quiet", "--detach", project.base)
     git(project.clone, "am", "--quiet", stdin=patch)
     assert git(project.clone, "rev-parse", "HEAD^{tree}") == git(project.clone, "rev-parse", f"{commit}^{{tree}}")

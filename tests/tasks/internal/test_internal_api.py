@@ -1,4 +1,4 @@
-"""What sandboxes call: only with the task token, only within its scope, in bounded pieces, and answered with problems."""
+"""What sandboxes call: only with the task token, within its scope, in bounded pieces, and answered with problems."""
 
 import hashlib
 import json

@@ -1,0 +1,1 @@
+"""The REST API of tasks, below ``/api/v1/``."""
