@@ -1,5 +1,6 @@
 """The harness of the local provider: real launchers, real signals, real files."""
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -32,12 +33,27 @@ _IDENTITY = {
 }
 
 
+_built: list[Path] = []  # the state directory in which this process has built the image
+
+
+def shared_image(state: Path) -> str:
+    """Build the image once per process; give each harness its own links to the same files."""
+    if not _built:
+        _built.append(Path(tempfile.mkdtemp(prefix="caisson-c-image-")))
+        atexit.register(shutil.rmtree, _built[0], ignore_errors=True)
+    digest = ensure_image(_built[0])
+    built, wanted = Layout(_built[0]).image(digest), Layout(state).image(digest)
+    wanted.parent.mkdir(parents=True)
+    shutil.copytree(built, wanted, symlinks=True, copy_function=os.link)
+    return digest
+
+
 class LocalHarness(Harness):
     """Works in a folder of its own; ``image`` makes the image there and gives its digest."""
 
     name = "local"
 
-    def __init__(self, *, image: Callable[[Path], str] = ensure_image, isolation: str = "auto") -> None:
+    def __init__(self, *, image: Callable[[Path], str] = shared_image, isolation: str = "auto") -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="caisson-c-"))
         self.state = self.folder / "state"

@@ -17,12 +17,13 @@ class Failed(Exception):  # the outcome's own name
 
     def record(self) -> folder.MaterialisationFailure:
         """Give the record for ``failure.json``; its JSON has at most ``folder.FAILURE_LIMIT`` bytes."""
-        item, cause = _shown(self.item, _ITEM), _shown(self.cause, _CAUSE)
+        room = _CAUSE
         while True:
+            item, cause = _shown(self.item, _ITEM), _shown(self.cause, room)
             record = folder.MaterialisationFailure(code=self.code, stage=self.stage, item=item, cause=cause)
             if len(codec.encode(record)) <= folder.FAILURE_LIMIT:
                 return record
-            item, cause = item[: len(item) * 3 // 4], cause[: len(cause) * 3 // 4]
+            room = room * 3 // 4  # what is not ASCII takes more bytes than characters
 
 
 def _shown(text: str, limit: int) -> str:

@@ -1,6 +1,7 @@
 """Make the sandbox's bare repository at the baseline commit, from a remote that may be hostile, slow or gone."""
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ BASELINE = "refs/caisson/baseline"
 FETCH_LIMIT = 10 * 60.0  # seconds
 _INCOMING = "refs/caisson/incoming"
 _STAGE = "repository"
+_DRAFT = ".repo-"
 _HISTORIC = ("zeroPaddedFilemode", "zeroPaddedDate", "badTimezone", "missingSpaceBeforeDate", "missingSpaceBeforeEmail",
              "missingNameBeforeEmail")  # fmt: skip
 # Objects are checked on arrival; flaws that only old programs left in author lines and modes are let pass.
@@ -27,11 +29,11 @@ _WORDS = (  # what Git says → code, in this order
     (("fsck", "bad object", "invalid object", "unresolved deltas"), "repository_malformed"),
     (("mismatched algorithms", "object-format", "object format"), "object_format"),
     (
-        ("could not read username", "could not read password", "authentication failed", "permission denied", "403",
-         "host key verification", "terminal prompts disabled", "unable to get password"),
+        ("could not read username", "could not read password", "authentication failed", "permission denied",
+         "returned error: 403", "host key verification", "terminal prompts disabled", "unable to get password"),
         "auth_required",
     ),
-    (("not found", "does not appear to be a git repository", "does not exist", "404"), "repository_not_found"),
+    (("not found", "does not appear to be a git repository", "does not exist"), "repository_not_found"),
     (("could not resolve", "unable to access", "connection refused", "timed out", "unreachable"), "remote_unreachable"),
 )  # fmt: skip
 _HINTS = {
@@ -58,10 +60,9 @@ def bring_in(target: Path, repository: Repository) -> None:
     source = _checked(repository)
     if _has_baseline(target, source.commit):
         return
-    draft = target.with_name(f"{target.name}.new")
-    for leftover in (draft, target):  # of a run that was killed; nobody else has touched them yet
-        if leftover.exists():
-            shutil.rmtree(leftover)
+    for leftover in (target, *target.parent.glob(f"{_DRAFT}*")):  # of a run that was killed
+        shutil.rmtree(leftover, ignore_errors=True)  # a Git of that run may still be writing into its own
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=target.parent))
     length = "sha256" if len(source.commit) == 64 else "sha1"
     _git(source, None, "init", "--quiet", "--bare", "--template=", "--initial-branch=caisson",
          f"--object-format={length}", str(draft))  # fmt: skip
@@ -99,7 +100,8 @@ def _ask(source: _Source) -> None:
     heads = _git(source, None, "ls-remote", *_other_end(source), "--heads", "--tags", "--quiet", "--end-of-options",
                  source.url.text, timeout=git_rules.REMOTE_TIMEOUT)  # fmt: skip
     if not heads.stdout.strip():
-        raise Failed("repository_empty", stage=_STAGE, item=source.url.text, cause="it has no branch and no commit")
+        cause = "it has no branch and no commit" + ("" if source.url.is_local else ", or is no Git repository")
+        raise Failed("repository_empty", stage=_STAGE, item=source.url.text, cause=cause)
 
 
 def _fetch(source: _Source, draft: Path) -> None:
@@ -116,7 +118,7 @@ def _fetch_one(source: _Source, draft: Path, what: str) -> None:
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", *_other_end(source))
     wanted = ("--end-of-options", source.url.text, f"+{what}:{_INCOMING}")
     done = _git(source, draft, *_CHECKED, "fetch", *options, *wanted, timeout=FETCH_LIMIT)
-    if "shallow" in done.stderr:  # Git only warns, and leaves the reference out
+    if "shallow roots are not allowed" in done.stderr:  # Git only warns, and leaves the reference out
         raise Failed("source_shallow", stage=_STAGE, item=source.url.text, cause=_HINTS["source_shallow"])
 
 
@@ -154,8 +156,14 @@ def _git(source: _Source, repo: Path | None, *args: str, timeout: float = git.TI
         raise _failure(source, failed) from None
 
 
+def _own_words(stderr: str, url: str) -> str:
+    """Give what Git itself said: without the address, which may hold any word, and without what the remote said."""
+    lines = [line for line in stderr.splitlines() if not line.startswith("remote:")]
+    return "\n".join(lines).replace(url, "").lower()
+
+
 def _failure(source: _Source, failed: git.GitFailed) -> Failed:
-    said = failed.stderr.lower()
+    said = _own_words(failed.stderr, source.url.text)
     if failed.code == "timeout":
         code = "remote_unreachable"
     else:
