@@ -56,7 +56,7 @@ def _field(column: Any, **options: Any) -> forms.Field | None:
     name = column.name
     if name in SIZES:
         return SizeTextField(label=column.verbose_name, help_text="Such as 512Mi or 4Gi.")
-    if isinstance(PolicyValues.__dataclass_fields__[name].default, timedelta):
+    if isinstance(getattr(PolicyValues(), name, None), timedelta):
         return DurationTextField(label=column.verbose_name, help_text=f"{column.help_text} Such as 10m or 3d.")
     if name == "egress_allow":
         return LinesField(label=column.verbose_name, required=False, help_text="One host name in each line.")
@@ -74,11 +74,11 @@ class PolicyForm(RevisionForm):
     """All columns of a revision, the message, and the revision that the person looked at."""
 
     based_on = forms.IntegerField(widget=forms.HiddenInput)
-    formfield_callback = staticmethod(_field)
 
     class Meta:
         model = PolicyRevision
         fields = (*NAMES, "message")
+        formfield_callback = _field
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -23,6 +23,7 @@ from sandbox_supervisor.toolbox.runs import Run, run_tests
 
 BEFORE = "CAISSON_TESTS_BEFORE"
 MAX_FAILED = 500  # ids that travel from one run to the next
+MAX_TEXT = 48 * 1024  # characters of these ids in all: they travel in an environment variable
 
 
 class Status(StrEnum):
@@ -98,8 +99,8 @@ def starts(layout: Layout) -> tuple[str, ...]:
 def _plain(run: Run, environment: Environment) -> Verdict:
     if run.problem:
         return _skipped(run.problem)
-    if len(run.failed) > MAX_FAILED:
-        return _skipped(f"{len(run.failed)} tests fail; more than {MAX_FAILED} cannot be compared")
+    if len(run.failed) > MAX_FAILED or sum(map(len, run.failed)) > MAX_TEXT:
+        return _skipped(f"{len(run.failed)} of {run.total} tests fail, too many to compare")
     if len(run.failed) >= run.total:
         return _skipped(f"all {run.total} tests fail; the first: {min(run.failed)}")
     status = Status.FAILED if run.failed else Status.PASSED
