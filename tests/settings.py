@@ -17,3 +17,5 @@ os.environ.pop("REDIS_URL", None)
 from config.settings import *  # noqa: E402, F403 - after the environment is set
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; no test is about hashing
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # noqa: F405 - a file, so that several connections really meet
+    DATABASES["default"]["TEST"] = {"NAME": os.path.join(_state, "test.sqlite3")}  # noqa: F405, PTH118

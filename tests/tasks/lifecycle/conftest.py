@@ -1,14 +1,16 @@
 """A deployment with one workspace, a real repository, a flow, a scripted provider and a clock that tests move."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from policy_app.services.publish import seed_revision
 from policy_app.values import PolicyValues
+from registry_app.flows.compiler import CompiledFlow
 from registry_app.services.drivers import store_driver
-from registry_app.services.flows import publish_flow
+from registry_app.services.flows import compiled_or_refused, store_flow
 from registry_app.services.seed import SCRIPTED
 from sandbox_providers.registry import ProviderSettings
 from sandbox_providers.scripted import IMAGE, ScriptedProvider, World
@@ -40,9 +42,15 @@ def world(tmp_path: Path, settings) -> Iterator[World]:
     World.forget(tmp_path)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """One real repository for all: these tests read it and never push to it."""
+    return make_project(tmp_path_factory.mktemp("project"))
+
+
+@cache
+def compiled(source: str) -> CompiledFlow:
+    return compiled_or_refused(source)
 
 
 @pytest.fixture
@@ -72,6 +80,6 @@ def furnish(world: World, clock: Clock, project: Project, monkeypatch) -> House:
         admin=first.admin,
         workspace=first.workspace,
         repository=repository,
-        flow=publish_flow(FLOW, workspace=None, by=actor, based_on=None),
-        delivery_flow=publish_flow(DELIVERY_FLOW, workspace=None, by=actor, based_on=None),
+        flow=store_flow(FLOW, compiled(FLOW), workspace=None, by=actor),
+        delivery_flow=store_flow(DELIVERY_FLOW, compiled(DELIVERY_FLOW), workspace=None, by=actor),
     )
