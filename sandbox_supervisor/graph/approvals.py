@@ -20,7 +20,7 @@ def spec_of(d: Draft, key: str) -> Approval:
     return approval
 
 
-def open_request(d: Draft, row: AttemptRow) -> None:
+def open_request(d: Draft, row: AttemptRow, question: str | None = None) -> None:
     """Put the question, with the flow's options, and start its time-out."""
     spec = spec_of(d, row.id.node)
     attempt = str(row.id)
@@ -30,7 +30,7 @@ def open_request(d: Draft, row: AttemptRow) -> None:
         node=row.id.node,
         attempt=attempt,
         state=RequestState.OPEN,
-        title=spec.question,
+        title=question or spec.question,
         options=tuple({"id": option, "name": option} for option in spec.options),
         opened_at=d.now.at,
         expires_at=_expiry(d.now.at, spec.timeout),
@@ -71,7 +71,7 @@ def answered(d: Draft, request: RequestRow, option: str | None, actor: str) -> N
         end_node(d, key, NodeState.SUCCEEDED, winner=request.attempt, result=result, **_passed_on(d, row, option))
         return
     said = f"answered “{option}”" if option else "declined"
-    message = f"{actor} {said} to “{spec.question}”."
+    message = f"{actor} {said} to “{request.title}”."
     failure = Failure(failure_class=FailureClass.CHECK_FAILED, code="approval_refused", message=message)
     end_attempt(d, request.attempt, AttemptState.FAILED, failure=failure)
     end_node(d, key, NodeState.FAILED, failure=failure, result=result)
@@ -85,7 +85,7 @@ def expired(d: Draft, attempt: str) -> None:
     for request in d.requests_of(attempt):
         if request.state is RequestState.OPEN:
             close_request(d, request, RequestState.EXPIRED)
-    message = f"Nobody answered “{spec.question}” within {spec.timeout:g} s."
+    message = f"Nobody answered within {spec.timeout:g} s."
     failure = Failure(failure_class=FailureClass.TIMEOUT, code="approval_timeout", message=message)
     end_attempt(d, attempt, AttemptState.TIMED_OUT, failure=failure)
     if spec.on_timeout is OnTimeout.SKIP:

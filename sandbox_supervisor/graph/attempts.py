@@ -52,7 +52,7 @@ def prepared(d: Draft, fact: Prepared) -> None:
     match d.spec(row.id.node).kind:
         case NodeKind.APPROVAL:
             _first(d)
-            approvals.open_request(d, row)
+            approvals.open_request(d, row, fact.question)
         case NodeKind.DELIVERY:
             _run(d, row)
             d.want(EffectKind.DELIVER, attempt)

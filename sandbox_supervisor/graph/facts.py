@@ -53,6 +53,7 @@ class Prepared:
 
     attempt: AttemptId
     base_commit: str
+    question: str | None = None  # of an approval, rendered; None: as the flow has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,7 +169,7 @@ def gate_is_open(d: Draft) -> bool:
 def _body_is_over(d: Draft) -> bool:
     if d.graph.state is not GraphState.CANCELLING and not gate_is_open(d):
         return False
-    return all(is_settled(d.node(key)) for key in d.topology.nodes if key not in d.topology.finals)
+    return all(is_settled(d.node(key)) for key in reversed(d.topology.body))  # what is unsettled stands late
 
 
 def _leave_body(d: Draft) -> None:
@@ -196,7 +196,7 @@ def _end(d: Draft) -> None:
 
 def _graph_failure(d: Draft) -> Failure | None:
     """Name the nodes that ended badly and that no dependant's join tolerated; a node that failed itself comes first."""
-    body = [d.node(key) for key in d.topology.body()]
+    body = [d.node(key) for key in d.topology.body]
     bad = (NodeState.FAILED, NodeState.UNREACHABLE, NodeState.CANCELLED)
     rows = [row for row in body if row.state in bad and not _is_tolerated(d, row.key)]
     if not rows:

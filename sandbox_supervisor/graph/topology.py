@@ -13,12 +13,9 @@ class Topology:
     index: dict[str, int]  # definition order
     order: dict[str, int]  # every node after its needs; among equals definition order
     dependants: dict[str, tuple[str, ...]]
+    body: tuple[str, ...]  # outside ``finally``, in definition order
     finals: frozenset[str]
     length: dict[str, int]  # nodes on the longest path from here to an end, this one included
-
-    def body(self) -> list[str]:
-        """Keys outside ``finally``, in definition order."""
-        return [key for key in self.nodes if key not in self.finals]
 
     def descendants(self, *keys: str) -> set[str]:
         """Everything that depends on one of ``keys``, directly or not."""
@@ -68,6 +65,7 @@ def _build(flow: Flow) -> Topology:
         index={key: at for at, key in enumerate(nodes)},
         order={key: at for at, key in enumerate(order)},
         dependants=dependants,
+        body=tuple(node.key for node in flow.nodes),
         finals=frozenset(node.key for node in flow.finally_),
         length=_lengths(order, dependants),
     )

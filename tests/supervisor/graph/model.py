@@ -238,7 +238,10 @@ class Model:
 
 def judge(rule, least, words):
     """Judge a join by trying out every way in which the open needs could end."""
-    ends = [[end if word == "?" else word for word, end in zip(words, ends, strict=True)] for ends in product("sfk", repeat=len(words))]
+    ends = [
+        [end if word == "?" else word for word, end in zip(words, ends, strict=True)]
+        for ends in product("sfk", repeat=len(words))
+    ]
     verdicts = {holds(rule, least, end) for end in ends}
     done = "?" not in words
     early = rule in ("any_success", "at_least")

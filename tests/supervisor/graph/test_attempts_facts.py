@@ -250,7 +250,10 @@ def test_needs_that_ended_badly_contribute_nothing():
 
 def test_a_skipped_need_passes_on_what_it_would_have_been_based_on():
     no = (when("inputs.x", "eq", 1),)
-    play = Play(flow(agent("a"), command("b", "a", when=no), command("c", "b", when=no), command("d", "c", "a")), inputs={"x": 0})
+    play = Play(
+        flow(agent("a"), command("b", "a", when=no), command("c", "b", when=no), command("d", "c", "a")),
+        inputs={"x": 0},
+    )
     play.run("a")
     play.is_(b="skipped", c="skipped", d="ready")
     assert commits(play, "d") == ["commit-a.1.1"]

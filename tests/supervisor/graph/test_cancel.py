@@ -10,7 +10,9 @@ from tests.supervisor.graph.play import Play, agent, approval, command, flow, jo
 
 
 def running(*, last=()):
-    play = Play(flow(command("a", retry=Retry(limit=5, on=tuple(FailureClass))), command("b", "a"), command("c"), last=last))
+    play = Play(
+        flow(command("a", retry=Retry(limit=5, on=tuple(FailureClass))), command("b", "a"), command("c"), last=last)
+    )
     play.start("a")
     return play
 

@@ -32,12 +32,8 @@ def graphs(draw):
         rounds = draw(st.integers(0, 2))
         join = joined(rule, least if rule == "at_least" else None, "cancel_rest" if rest else "let_finish")
         more = {"rework": reworks(target, rounds)} if target else {}
-        nodes.append(
-            agent(key, *needs, join=join, retry=Retry(limit=retry, on=(FailureClass.CHECK_FAILED,)), **more)
-        )
-        models.append(
-            N(key, needs, rule=rule, least=least, rest=rest, retry=retry, rework=target, max_rounds=rounds)
-        )
+        nodes.append(agent(key, *needs, join=join, retry=Retry(limit=retry, on=(FailureClass.CHECK_FAILED,)), **more))
+        models.append(N(key, needs, rule=rule, least=least, rest=rest, retry=retry, rework=target, max_rounds=rounds))
     return flow(*nodes), models
 
 

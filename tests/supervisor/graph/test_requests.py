@@ -7,6 +7,8 @@ from sandbox_supervisor.graph.facts import Commanded, Prepared
 from sandbox_supervisor.graph.rows import Change
 from sandbox_supervisor.protocol.flow import Retry, Timeout
 from sandbox_supervisor.protocol.messages import Command, CommandVerb
+from sandbox_supervisor.protocol.spec import Limits
+from sandbox_supervisor.protocol.states import FailureClass
 from tests.supervisor.graph.play import Play, agent, approval, command, delivery, flow, joined
 
 OPTIONS = ({"id": "allow", "name": "Allow"}, {"id": "reject", "name": "Reject"})
@@ -180,9 +182,15 @@ def test_an_approval_asks_once_its_base_is_known():
     )
 
 
-def test_an_approval_holds_no_slot():
-    from sandbox_supervisor.protocol.spec import Limits
+def test_an_approval_asks_the_rendered_question_when_there_is_one():
+    play = Play(flow(approval("ok")))
+    play.do(Prepared(attempt=play.dispatch("ok"), base_commit="base", question="Deliver 3 files?"))
+    assert play.state.requests["approval:ok.1.1"].title == "Deliver 3 files?"
+    answer(play, "approval:ok.1.1", option="no")
+    assert "Deliver 3 files?" in play.row("ok").failure.message
 
+
+def test_an_approval_holds_no_slot():
     play = Play(flow(approval("ok"), command("a"), command("b")), limits=Limits(max_parallel_attempts=1))
     assert play.ready() == ["ok", "a"]
     play.do(Prepared(attempt=play.dispatch("ok"), base_commit="base"))
@@ -199,8 +207,6 @@ def test_the_first_option_succeeds_the_node():
 
 @pytest.mark.parametrize("given", [{"option": "no"}, {"declined": True}])
 def test_any_other_answer_fails_the_node_and_is_never_tried_again(given):
-    from sandbox_supervisor.protocol.states import FailureClass
-
     made = flow(approval("ok", retry=Retry(limit=5, on=tuple(FailureClass))), command("b", "ok"))
     play = opened(made)
     answer(play, "approval:ok.1.1", **given)

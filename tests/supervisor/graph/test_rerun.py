@@ -147,7 +147,9 @@ def test_a_node_that_has_not_ended_is_not_rerun():
     assert (refused.value.code, refused.value.facts) == ("node_active", {"nodes": ["a", "b"]})
 
 
-@pytest.mark.parametrize(("nodes", "code"), [((), "no_nodes"), (("a", "nope"), "unknown_node"), (("",), "unknown_node")])
+@pytest.mark.parametrize(
+    ("nodes", "code"), [((), "no_nodes"), (("a", "nope"), "unknown_node"), (("",), "unknown_node")]
+)
 def test_a_rerun_of_nothing_or_of_a_stranger_is_refused(nodes, code):
     play = Play(flow(command("a")))
     play.run("a")

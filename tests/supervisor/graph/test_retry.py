@@ -102,7 +102,9 @@ def test_back_off_doubles_up_to_a_hundred_times_itself():
 
 
 def test_jitter_depends_on_the_attempt_alone_and_stays_near_one():
-    found = {jitter(task, node, generation, n) for task in "ab" for node in "xy" for generation in (1, 2) for n in (1, 2)}
+    found = {
+        jitter(task, node, generation, n) for task in "ab" for node in "xy" for generation in (1, 2) for n in (1, 2)
+    }
     assert len(found) == 16
     assert all(0.75 <= factor < 1.25 for factor in found)
     assert jitter("a", "x", 1, 1) == jitter("a", "x", 1, 1)
@@ -110,7 +112,15 @@ def test_jitter_depends_on_the_attempt_alone_and_stays_near_one():
 
 @pytest.mark.parametrize(
     ("wish", "wait"),
-    [(None, 1.0), (0.1, 1.0), (30.0, 30.0), (1e9, LONGEST_WISH), (math.nan, 1.0), (math.inf, LONGEST_WISH), (-5.0, 1.0)],
+    [
+        (None, 1.0),
+        (0.1, 1.0),
+        (30.0, 30.0),
+        (1e9, LONGEST_WISH),
+        (math.nan, 1.0),
+        (math.inf, LONGEST_WISH),
+        (-5.0, 1.0),
+    ],
 )
 def test_a_rate_limit_may_ask_for_longer_but_not_for_ever(wish, wait):
     assert delay(Retry(backoff=1.0), 0, 1.0, wish) == wait

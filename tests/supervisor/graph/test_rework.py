@@ -199,7 +199,10 @@ def test_a_condition_about_a_missing_field_of_the_own_result_fails_the_node():
 
 def test_an_early_join_does_not_ask_twice_about_the_same_result():
     made = flow(
-        agent("a"), command("b", "a"), command("x"), agent("r", "b", "x", join=joined("any_success"), rework=reworks("a"))
+        agent("a"),
+        command("b", "a"),
+        command("x"),
+        agent("r", "b", "x", join=joined("any_success"), rework=reworks("a")),
     )
     play = Play(made)
     play.run("a", "b", "x")
