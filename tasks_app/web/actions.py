@@ -1,21 +1,19 @@
-"""What a person does on the task page: answer, command, cancel, delete, download. Each is one form and one call."""
+"""What a person does on the task page: answer, command, cancel, delete. Each is one form and one call."""
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote
 
 from django.contrib import messages
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_POST
 
 from sandbox_supervisor.protocol.messages import Command, CommandOutcome, CommandVerb, OutcomeCode, RequestView
 from tasks_app.live import dial
-from tasks_app.models import Archive, Task
-from tasks_app.services import archive, lifecycle, retention
+from tasks_app.models import Task
+from tasks_app.services import lifecycle, retention
 from tasks_app.web.gates import page, visible_task
 from tasks_app.web.questions import answer_of
 from workspaces_app.access import Actor, Permission
@@ -23,7 +21,6 @@ from workspaces_app.errors import ControlPlaneError
 from workspaces_app.ids import new_id
 
 WORDS_LIMIT = 16_000  # characters of a message or a feedback
-ATTACHMENT = "application/octet-stream"
 
 
 @require_POST
@@ -61,46 +58,6 @@ def delete(request: HttpRequest, actor: Actor, task_id: str) -> HttpResponse:
         messages.error(request, f"Nothing was deleted: type {task.pk} to confirm.")
         return redirect("task", task.pk)
     return _told(request, task, lambda: retention.delete_task(task.pk, actor=actor), "The task is being deleted.")
-
-
-@require_GET
-@page
-def patch(_: HttpRequest, actor: Actor, task_id: str, delivery_id: str) -> HttpResponseBase:
-    """Download what a delivery pushed, as a patch."""
-    task = visible_task(actor, task_id)
-    delivery = task.deliveries.filter(pk=delivery_id).first()
-    digest = str(((delivery.change_request if delivery else None) or {}).get("patch", ""))
-    if not digest:
-        raise Http404("There is no patch of this delivery.")
-    row, file = archive.open_file(task, digest)
-    return FileResponse(file, as_attachment=True, filename=row.name or f"{task.pk}.patch", content_type=ATTACHMENT)
-
-
-@require_GET
-@page
-def artefact(_: HttpRequest, actor: Actor, task_id: str, archive_id: str) -> HttpResponseBase:
-    """Download an artefact that the archive keeps."""
-    task = visible_task(actor, task_id)
-    kept = Archive.objects.whole().filter(task=task, pk=archive_id).first()
-    if kept is None:
-        raise Http404("There is no such artefact in the archive.")
-    row, file = archive.open_file(task, kept.digest)
-    return FileResponse(file, as_attachment=True, filename=row.name.rpartition("/")[2], content_type=ATTACHMENT)
-
-
-@require_GET
-@page
-def file(request: HttpRequest, actor: Actor, task_id: str, attempt_id: str) -> HttpResponseBase:
-    """Download one file of an attempt's tree, up to the limit of one answer."""
-    task = visible_task(actor, task_id)
-    path = request.GET.get("path", "")
-    try:
-        found = dial.get_attempt(dial.upstream_of(task), attempt_id, "files/content", query={"path": path})
-    except ControlPlaneError as error:
-        return HttpResponse(error.message, status=409, content_type="text/plain; charset=utf-8")
-    response = HttpResponse(found.body, content_type=ATTACHMENT)
-    response["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"
-    return response
 
 
 def _answer(request: HttpRequest, actor: Actor, task: Task, request_id: str) -> None:

@@ -11,7 +11,4 @@ urlpatterns = [
     path("tasks/<str:task_id>/command", actions.command, name="task-command"),
     path("tasks/<str:task_id>/cancel", actions.cancel, name="task-cancel"),
     path("tasks/<str:task_id>/delete", actions.delete, name="task-delete"),
-    path("tasks/<str:task_id>/deliveries/<str:delivery_id>/patch", actions.patch, name="task-patch"),
-    path("tasks/<str:task_id>/artefacts/<str:archive_id>", actions.artefact, name="task-artefact"),
-    path("tasks/<str:task_id>/attempts/<str:attempt_id>/file", actions.file, name="task-file"),
 ]
