@@ -21,9 +21,9 @@ class DemoProject:
 
 def create(layout: Layout) -> DemoProject:
     """Make a fresh copy below the state directory; every call gives another one, so that demos do not meet."""
-    from registry_app.shipped import demo_project
+    from registry_app import demo_project
 
     parent = layout.state / "demo"
     parent.mkdir(mode=0o700, exist_ok=True)
-    repository, remote = demo_project.create(Path(tempfile.mkdtemp(prefix="demo-", dir=parent)))
-    return DemoProject(repository=repository, remote=remote, brief=BRIEF)
+    made = demo_project.create(Path(tempfile.mkdtemp(prefix="demo-", dir=parent)))
+    return DemoProject(repository=made.repository, remote=made.remote, brief=BRIEF)

@@ -21,7 +21,7 @@ from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.messages import DeliveryAnswer, DeliveryRequest, DeliveryState, Failure
 from sandbox_supervisor.protocol.states import FailureClass
 
-POLL = 15.0  # seconds between two questions when the heartbeat says nothing
+FIRST_POLL, LONGEST_POLL = 0.25, 15.0  # seconds between two questions, doubling, when no heartbeat says anything
 _OPEN = frozenset({DeliveryState.RECEIVED, DeliveryState.QUEUED})
 _GOOD = frozenset({DeliveryState.DELIVERED, DeliveryState.NOTHING})
 
@@ -113,13 +113,14 @@ class Deliveries:
 
     async def _wait(self, control: Control, attempt: AttemptId, answer: DeliveryAnswer) -> DeliveryAnswer:
         settled = self._settled[answer.id] = asyncio.Event()
+        pause = FIRST_POLL
         try:
             await self._show(attempt, answer)
             while answer.state in _OPEN:
                 try:
-                    await asyncio.wait_for(settled.wait(), POLL)
+                    await asyncio.wait_for(settled.wait(), pause)
                 except TimeoutError:
-                    logger.info("delivery.poll id=%s", answer.id)
+                    pause = min(pause * 2, LONGEST_POLL)
                 settled.clear()
                 earlier, answer = answer, await control.delivery_status(answer.id)
                 if answer.state != earlier.state:

@@ -72,7 +72,7 @@ def _initialise(path: Path, commit: str) -> None:
 
 
 def _fetch(path: Path, remote: Remote, wanted: str) -> None:
-    if not (git_rules.valid_ref(wanted) or git_rules.valid_commit(wanted)):
+    if not (wanted == "HEAD" or git_rules.valid_ref(wanted) or git_rules.valid_commit(wanted)):
         raise RemoteProblem("ref_malformed", "The name of the baseline's branch is not allowed.")
     try:
         git.run(
