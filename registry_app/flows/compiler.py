@@ -78,7 +78,9 @@ def references_of(flow: Flow) -> tuple[Reference, ...]:
     )
 
 
-_HARMLESS = frozenset({"unknown_key", "not_supported_yet"})  # the rest of the node can be understood without them
+def _is_harmless(finding: Finding) -> bool:
+    """A key too many, where the rest of the node can be understood without it."""
+    return finding.code in {"unknown_key", "not_supported_yet"} and not {"when", "result"}.intersection(finding.path)
 
 
 def _compile(document: Document) -> CompiledFlow | list[Finding]:
@@ -99,7 +101,7 @@ def _compile(document: Document) -> CompiledFlow | list[Finding]:
 
 def _draft(data: Mapping[str, Any], shape: list[Finding]) -> tuple[Draft, list[Finding]]:
     """Lower every node whose shape is right, and keep what is readable of the others."""
-    broken = {finding.path[:2] for finding in shape if finding.code not in _HARMLESS}
+    broken = {finding.path[:2] for finding in shape if not _is_harmless(finding)}
     defaults_are_right = not any(finding.path[:1] == ("defaults",) for finding in shape)
     defaults = data.get("defaults", {}) if defaults_are_right else {}
     findings: list[Finding] = []

@@ -79,12 +79,19 @@ class Lowering:
     def _find(self, code: str, inside: Path, message: str, hint: str = "") -> None:
         self.findings.append(Finding(code, (*self.path, *inside), message, hint))
 
-    def _seconds(self, text: str, *inside: str | int) -> float:
+    def _seconds(self, text: str, *inside: str) -> float:
+        """Read a duration of this node, or of the defaults when it is not the node's own."""
+        own = isinstance(self.raw.get(inside[0]), dict) and inside[1] in self.raw[inside[0]]
+        path: Path = (*self.path, *inside) if own else ("defaults", *inside)
         try:
-            return read_duration(text).total_seconds()
+            seconds = read_duration(text).total_seconds()
         except ValueError as error:
-            self._find("duration", inside, f"{text!r}: {error}.", f"{DURATION_HINT[0].upper()}{DURATION_HINT[1:]}.")
+            hint = f"{DURATION_HINT[0].upper()}{DURATION_HINT[1:]}."
+            self.findings.append(Finding("duration", path, f"{text!r}: {error}.", hint))
             return 0.0
+        if not seconds and inside[0] != "retry":
+            self.findings.append(Finding("duration", path, "A time-out is longer than nothing."))
+        return seconds
 
     def _join(self, raw: Any) -> Join:
         if isinstance(raw, str):
@@ -112,9 +119,6 @@ class Lowering:
         raw = {**self.defaults.get("timeout", {}), **self.raw.get("timeout", {})}
         attempt = self._seconds(raw["attempt"], "timeout", "attempt") if "attempt" in raw else DEFAULT_ATTEMPT_TIMEOUT
         node = self._seconds(raw["node"], "timeout", "node") if "node" in raw else None
-        for name, seconds in (("attempt", attempt), ("node", node)):
-            if seconds == 0.0 and name in raw:
-                self._find("duration", ("timeout", name), "A time-out is longer than nothing.")
         return Timeout(attempt=attempt, node=node)
 
     def _changes(self, kind: NodeKind) -> Changes:
@@ -164,7 +168,7 @@ class Lowering:
         _, problems = read_playbook(playbook)
         for problem in problems:
             message = f"{problem.message[0].upper()}{problem.message[1:]}."
-            self._find("playbook", (*path, *problem.path), message, problem.hint)
+            self._find("playbook", (*path, *problem.path), message, f"{problem.hint[:1].upper()}{problem.hint[1:]}")
 
     def _result(self, path: Path, schema: Mapping[str, Any]) -> None:
         """Look for names that are required but not declared, at every level."""

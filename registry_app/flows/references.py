@@ -107,7 +107,8 @@ def _about_node(condition: Condition, key: str, steps: list[str], path: Path, vi
         yield from _comparison(condition, {"type": "string", "enum": list(OUTCOMES)}, path)
     elif len(steps) < 2 or steps[0] != "result":
         message = f"A condition looks at {key}.outcome or {key}.result.<field>."
-        yield Finding("unknown_reference", path, message, guess(steps[0] if steps else "", ("outcome", "result")))
+        hint = guess(steps[0], ("outcome", "result")) if steps and steps[0] != "result" else ""
+        yield Finding("unknown_reference", path, message, hint)
     elif key not in visible.uncertain:
         yield from check_result_path(key, [*steps[1:]], path, visible.results[key])
         yield from _comparison(condition, _type_at(visible.results[key], steps[1:]), path)

@@ -120,7 +120,7 @@ def _one_of(error: Any, path: Path) -> Iterator[Finding]:
 
 def _any_of(error: Any, path: Path) -> Iterator[Finding]:
     """Explain the branch that was meant, if the kind of value tells which; else say what there is to choose from."""
-    meant = [inner for inner in error.context or () if inner.validator != "type" or inner.path]
+    meant = [inner for inner in error.context or () if inner.validator not in ("type", "enum") or inner.path]
     if isinstance(error.instance, dict | list) and meant:
         for inner in meant:
             yield from _explain(inner)
@@ -172,7 +172,7 @@ _EXPLANATIONS = {
 
 def _hint(error: Any) -> str:
     text = error.schema.get("description", "") if isinstance(error.schema, dict) else ""
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def _kind(value: Any) -> str:
