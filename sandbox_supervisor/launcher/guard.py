@@ -69,7 +69,7 @@ def _guard(launcher: int, place: Path, told: int) -> int:
     with suppress(OSError):
         os.write(told, str(abs(code)).encode())
     os.close(told)
-    while not processes.kill_descendants(os.getpid(), _ROUND):
+    while not processes.kill_descendants(_ROUND):
         pass
     _write_exit(place, launcher, identity, code)
     return 0

@@ -170,10 +170,10 @@ class Keeper:
         self._tell("stopping")
         supervisor = self._supervisor.pid if self._supervisor.identity() else None
         self._end(self._runner, RUNNER_GRACE)
-        while not processes.kill_descendants(os.getpid(), _PROOF, spare=supervisor):
+        while not processes.kill_descendants(_PROOF, spare=supervisor):
             sys.stderr.write("launcher: something below the runner does not end\n")
         self._end(self._supervisor, SUPERVISOR_GRACE)
-        while not processes.kill_descendants(os.getpid(), _PROOF):
+        while not processes.kill_descendants(_PROOF):
             sys.stderr.write("launcher: something does not end\n")
 
     def _end(self, kept: _Kept, grace: float) -> None:
