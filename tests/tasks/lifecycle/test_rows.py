@@ -24,7 +24,7 @@ def refused(**changes):
 
 def other_value(field: models.Field, value):
     if isinstance(field, models.ForeignKey | models.IntegerField | models.DecimalField):
-        return (value or 0) + 1 if not isinstance(value, str) else value + "x"
+        return value + 1 if not isinstance(value, str) else f"{value[:-1]}{'y' if value.endswith('x') else 'x'}"
     if isinstance(field, models.BooleanField):
         return not value
     if isinstance(field, models.DurationField | models.DateTimeField):
@@ -33,7 +33,7 @@ def other_value(field: models.Field, value):
         return bytes(value) + b" "
     if isinstance(field, models.JSONField):
         return {"changed": True}
-    return (value or "") + "x"
+    return f"{value[:-1]}{'y' if value.endswith('x') else 'x'}"
 
 
 @pytest.mark.parametrize("column", FROZEN)
