@@ -185,8 +185,8 @@ class Reader:
             return int(text, 0)
         if _FLOAT.match(text):
             number = float(text)
-            if number in (float("inf"), float("-inf")):
-                self.problem("yaml_number", event.start_mark, f"The number {text[:40]} is too large.")
+            if number in (float("inf"), float("-inf")) or text.lstrip("+-").isdigit():
+                self.problem("yaml_number", event.start_mark, f"The number {text[:40]} is too large to be exact.")
                 return 0.0
             return number
         return text

@@ -29,7 +29,7 @@ def publish_flow(source: str, *, workspace: Workspace | None, by: Actor, based_o
     if (newest.number if newest else None) != based_on:
         raise _moved(compiled.flow.name, newest, based_on)
     try:
-        return store_flow(source, compiled, workspace=workspace, by=by)
+        return store_flow(source, compiled, number=(based_on or 0) + 1, workspace=workspace, by=by)
     except IntegrityError:  # another publication took the number in between
         raise _moved(compiled.flow.name, newest_version(compiled.flow.name, workspace), based_on) from None
 
@@ -47,14 +47,15 @@ def newest_version(name: str, workspace: Workspace | None) -> FlowVersion | None
     return FlowVersion.objects.filter(flow__name=name, flow__workspace=workspace).order_by("-number").first()
 
 
-def store_flow(source: str, compiled: CompiledFlow, *, workspace: Workspace | None, by: Actor) -> FlowVersion:
-    """Write the next version. The caller has checked who asks; raises IntegrityError when another took the number."""
+def store_flow(
+    source: str, compiled: CompiledFlow, *, number: int, workspace: Workspace | None, by: Actor
+) -> FlowVersion:
+    """Write version ``number``. The caller has checked who asks; raises IntegrityError when the number is taken."""
     with transaction.atomic():
         flow, _ = Flow.objects.get_or_create(name=compiled.flow.name, workspace=workspace)
-        newest = newest_version(flow.name, workspace)
         version = FlowVersion.objects.create(
             flow=flow,
-            number=newest.number + 1 if newest else 1,
+            number=number,
             source=source,
             canonical=compiled.canonical.decode(),
             digest=compiled.digest,

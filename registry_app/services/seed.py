@@ -28,4 +28,5 @@ def _ensure_flow(source: str) -> FlowVersion:
     newest = newest_version(compiled.flow.name, None)
     if newest is not None and newest.digest == compiled.digest:
         return newest
-    return store_flow(source, compiled, workspace=None, by=SYSTEM)
+    number = newest.number + 1 if newest else 1
+    return store_flow(source, compiled, number=number, workspace=None, by=SYSTEM)
