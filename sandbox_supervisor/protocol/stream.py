@@ -22,7 +22,7 @@ FRAME_LIMIT = 256 * 1024  # bytes of one frame to a browser
 MESSAGE_LIMIT = 1024 * 1024 - 1  # bytes of one message, either way
 CONTROL_LIMIT = 16 * 1024  # bytes of a subscribe or an ack
 PAGE = 500  # events of one read
-REPLAY = 10_000  # events that are replayed; whoever is further behind gets a snapshot
+REPLAY = 10_000  # events that are replayed, except of chosen attempts; who is further behind gets a snapshot
 
 
 class CloseCode(IntEnum):

@@ -90,7 +90,9 @@ class Subscription:
             return SnapshotReason.EPOCH_CHANGED
         if since.seq > head:
             return SnapshotReason.SEQ_AHEAD
-        return SnapshotReason.TOO_FAR_BEHIND if head - since.seq > REPLAY else None
+        if head - since.seq > REPLAY and not self._filter.attempts:
+            return SnapshotReason.TOO_FAR_BEHIND
+        return None
 
     async def _send_snapshot(self, reason: SnapshotReason) -> None:
         snapshot = await self._supervisor.snapshot()

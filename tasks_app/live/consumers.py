@@ -50,6 +50,7 @@ class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no 
         await self.accept(SUBPROTOCOL)
         self._task_id: str = self.scope["url_route"]["kwargs"]["task_id"]
         self._relay = Relay(dial=self._dial, show=self.send)
+        self._doubt = asyncio.Event()
         self._serving = asyncio.create_task(self._serve(), name=f"console.{self._task_id}")
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -67,7 +68,8 @@ class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no 
             await self.channel_layer.group_discard(self._group, self.channel_name)
 
     async def task_changed(self, message: dict[str, Any]) -> None:
-        """Pass a hint of the channel layer on; it carries no data and may be lost."""
+        """Pass a hint of the channel layer on; it carries no data and may be lost. Also look again who is watching."""
+        self._doubt.set()
         await self.send(codec.encode(TaskFrame()).decode())
 
     # --- the life of a socket ---
@@ -90,8 +92,12 @@ class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no 
 
     async def _ask_again(self) -> None:
         while True:
-            await asyncio.sleep(ASK_AGAIN)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ASK_AGAIN):
+                    await self._doubt.wait()
+            self._doubt.clear()
             await self._admit()
+            self._relay.look_again()
 
     async def _watch(self) -> None:
         while True:
@@ -99,7 +105,7 @@ class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no 
             await asyncio.sleep(max(pause, 0.05))
 
     async def _admit(self) -> Actor:
-        return await _in_database(admission.admit, self.scope.get("session"), self._task_id)
+        return await _in_database(admission.admit, self.scope["session"].session_key, self._task_id)
 
     async def _dial(self) -> Upstream:
         return await _in_database(admission.dial, self._task_id)

@@ -4,6 +4,7 @@ Nothing is kept but the browser's wish, its position, and what it has not acknow
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -65,6 +66,7 @@ class Relay:
         self._show = show
         self._wished = asyncio.Event()
         self._acked = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._wish = Subscribe()
         self._position: Position | None = None  # up to which the browser was shown everything
         self._window = Window(credit=BROWSER_CREDIT)
@@ -100,13 +102,23 @@ class Relay:
                 await self._tell(state, error.message)
             if time.monotonic() - began > SLOWEST:
                 pause = QUICKEST
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
+            await self._rest(pause)
             pause = min(pause * 2, SLOWEST)
+
+    def look_again(self) -> None:
+        """Try at once to connect, if it is not connected: the task has changed."""
+        self._hurry.set()
+
+    async def _rest(self, pause: float) -> None:
+        self._hurry.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):  # noqa: S311 (no secret)
+                await self._hurry.wait()
 
     def watch(self) -> float:
         """Raise SlowBrowser when it is time; else give the seconds until to ask again."""
         now = time.monotonic()
-        if self._window.overdue(now):
+        if self._window.overdue(now, PATIENCE):
             raise SlowBrowser
         return self._window.since + PATIENCE - now if self._window.outstanding else PATIENCE
 

@@ -110,6 +110,19 @@ async def test_a_replay_has_a_longest_length(behind, answer):
         assert isinstance(await client.receive(socket), answer)
 
 
+async def test_the_history_of_one_attempt_is_replayed_from_any_distance():
+    supervisor = ScriptedSupervisor()
+    supervisor.append("session.message", attempt="a.1.1", data={"id": "m", "text": "first"})
+    supervisor.append_many(REPLAY + 5, attempt="b.1.1")
+    async with served(supervisor) as server, connected(server) as socket:
+        client = Subscriber()
+        client.epoch = supervisor.epoch
+        await client.subscribe(socket, filter=Filter(attempts=frozenset({"a.1.1"})))
+        assert isinstance(await client.receive(socket), Resume)
+        await client.until(socket, 1)
+    assert client.texts == ["first"]
+
+
 async def test_a_new_epoch_between_two_connections_makes_the_client_forget_everything():
     supervisor = ScriptedSupervisor()
     supervisor.append_many(7)
