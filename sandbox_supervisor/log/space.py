@@ -28,6 +28,10 @@ class Ballast:
             return False
         return True
 
+    def is_needed(self) -> bool:
+        """Say whether there is too little space beside it even to open a database."""
+        return self._free() < self._size // 4
+
     def release(self) -> bool:
         """Give the space back. False when there was none."""
         try:

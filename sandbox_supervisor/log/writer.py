@@ -1,10 +1,12 @@
 """The thread that owns the database: it groups what is queued into transactions, syncs, and writes the anchor."""
 
+import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -28,6 +30,7 @@ GROUP_SECONDS = 0.01  # gathering what is queued takes no longer
 IDLE = 2.0  # seconds without work before the write-ahead log is emptied
 RECHECK = 1.0  # seconds between looks at a full disk
 WAL_LIMIT = 64 * 1024 * 1024
+KEPT_WAL = "log.sqlite3-wal.damaged"
 
 
 def _label() -> str:
@@ -40,11 +43,12 @@ class Writer:
     facts: Facts
     told_head: Head  # what others may know of: durable where durability was asked for
     _database: Database
-    _anchor: Anchor
+    _connection: sqlite3.Connection | None = None
 
     def __init__(self, folder: Path, *, damaged_ok: bool) -> None:
         self._folder = folder
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
+        self._anchor = Anchor(folder / "anchor")
         self._ballast = Ballast(folder / "ballast")
         self._opened: Future[None] = Future()
         self._damaged_ok = damaged_ok
@@ -97,6 +101,7 @@ class Writer:
         try:
             self._open()
         except BaseException as error:  # noqa: BLE001 (the opener gets it)
+            self._abandon()
             self._opened.set_exception(error)
             return
         self._opened.set_result(None)
@@ -105,14 +110,32 @@ class Writer:
         self._close()
 
     def _open(self) -> None:
+        scarce = self._ballast.is_needed() and self._ballast.release()
         try:
-            connection = schema.connect(self._folder / "log.sqlite3")
-            self._anchor = Anchor(self._folder / "anchor")
-            self._open_checked(connection)
+            self._connection = schema.connect(self._folder / "log.sqlite3")
+            self._open_checked(self._connection)
+            if scarce:
+                self._say_full()
+            elif self.damage is None:
+                self._ballast.hold()
         except sqlite3.DatabaseError as error:
             if is_full(error):
                 raise StorageFull("no space to open the log") from None
             raise StorageCorrupt(f"SQLite finds: {error}") from None
+
+    def _abandon(self) -> None:
+        """Let go of what a failed opening holds."""
+        self._keep_wal()
+        if self._connection is not None:
+            self._connection.close()
+        self._anchor.close()
+
+    def _keep_wal(self) -> None:
+        """Copy the write-ahead log of a damaged log aside: SQLite empties it when the connection is closed."""
+        wal = self._folder / "log.sqlite3-wal"
+        with suppress(OSError):
+            if wal.stat().st_size and not (self._folder / KEPT_WAL).exists():
+                shutil.copyfile(wal, self._folder / KEPT_WAL)
 
     def _open_checked(self, connection: sqlite3.Connection) -> None:
         meta = boot.read_or_create(connection)
@@ -126,22 +149,9 @@ class Writer:
             self.damage = str(error)
             self.facts = boot.facts(meta, boot=int(meta["boot"]))
             return
-        self.facts = self._count(connection, meta)
+        self.facts = boot.count(connection, meta)
         self._anchor.write(self._database.head.position(meta["epoch"]))
-        if not self.full:
-            self._ballast.hold()
         self._dirty = True
-
-    def _count(self, connection: sqlite3.Connection, meta: dict[str, str]) -> Facts:
-        """Count this boot; on a full disk with the ballast's space."""
-        try:
-            return boot.count(connection, meta)
-        except sqlite3.OperationalError as error:
-            if not (is_full(error) and self._ballast.release()):
-                raise
-        self.full = True
-        self.has_space.clear()
-        return boot.count(connection, meta)
 
     def _round(self) -> bool:
         """Do what is queued, or what is due when nothing is. False when it is time to close."""
@@ -245,11 +255,14 @@ class Writer:
     # --- space ---
 
     def _release_ballast(self) -> None:
-        """Say that the disk is full, with the space that was kept for it."""
+        """Give back the space that was kept for this."""
         if self._ballast.release():
-            self.full = True
-            self.has_space.clear()
-            self._try([_notice(EventKind.STORAGE_FULL)])
+            self._say_full()
+
+    def _say_full(self) -> None:
+        self.full = True
+        self.has_space.clear()
+        self._try([_notice(EventKind.STORAGE_FULL)])
 
     def _look_for_space(self) -> None:
         if not self._ballast.hold():
@@ -296,6 +309,8 @@ class Writer:
     def _close(self) -> None:
         if self.damage is None:
             self._checkpoint()
+        else:
+            self._keep_wal()
         self._database.connection.close()
         self._anchor.close()
 

@@ -1,4 +1,4 @@
-"""A second opinion on graphs: the rules written down as plainly as possible, by brute force, sharing no code with the kernel.
+"""A second opinion on graphs: the rules written down plainly, by brute force, sharing no code with the kernel.
 
 Everything is looked at again after everything; a join is judged by trying all ways in which its needs could still end.
 """
