@@ -45,7 +45,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-SMALL = Bounds(seconds=5.0, bytes=1024 * 1024)
+SMALL = Bounds(seconds=5.0, bytes=64 * 1024)
 LARGE = Bounds(seconds=20.0, bytes=16 * 1024 * 1024)
 LONGEST_WAIT = 25.0  # seconds of a long poll
 
@@ -167,6 +167,8 @@ def _refusal(answer: Fetched) -> SupervisorRefused | Unreachable:
     """Read a problem document; a refused bearer and an inner failure are no answer to the question."""
     if answer.status in {401, 403} or answer.status >= 500 or answer.status < 400:
         return Unreachable("The supervisor of this sandbox does not take the question.", status=answer.status)
+    if len(answer.body) > SMALL.bytes:
+        raise TooLarge("The refusal of the supervisor has no end.", limit=SMALL.bytes)
     said = _read(answer, dict[str, Any])
     facts = {name: value for name, value in said.items() if name not in {"type", "title", "status", "detail", "code"}}
     message = str(said.get("detail") or "The supervisor refused.")[:1000]

@@ -46,6 +46,7 @@ class SupervisorRefused(Refused):
 
     default_code: ClassVar[str] = "supervisor_refused"
 
-    def __init__(self, message: str, *, status: int, code: str = "", **facts: Any) -> None:
-        super().__init__(message, code=code, **facts)
+    def __init__(self, message: str, *, status: int, code: str = "", facts: dict[str, Any] | None = None) -> None:
+        super().__init__(message, code=code)
         self.status = status
+        self.facts = facts or {}

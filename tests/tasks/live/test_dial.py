@@ -228,7 +228,7 @@ async def test_a_position_of_another_life_is_refused_by_name(server, after, code
     with pytest.raises(dial.SupervisorRefused) as refused:
         await ask(dial.get_events, upstream(server.port), after=after)
     assert (refused.value.status, refused.value.code) == (409, code)
-    assert refused.value.facts["facts"] == {"epoch": "epoch-1", "head": 0}
+    assert refused.value.facts == {"epoch": "epoch-1", "head": 0}
 
 
 async def test_readiness_is_told_also_when_it_is_missing(server):
@@ -252,7 +252,7 @@ async def test_a_refused_command_brings_its_outcome_along(server):
     with pytest.raises(dial.SupervisorRefused) as refused:
         await ask(dial.post_command, upstream(server.port), COMMAND)
     assert (refused.value.status, refused.value.code, refused.value.message) == (409, "already_ended", "too late")
-    assert refused.value.facts["facts"]["outcome"]["code"] == "refused"
+    assert refused.value.facts["outcome"]["code"] == "refused"
 
 
 async def test_a_range_of_a_log_comes_with_the_headers_that_protect_the_browser(server):
