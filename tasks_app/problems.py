@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 
+from registry_app.errors import FlowInvalid
 from sandbox_supervisor.protocol import codec
 from tasks_app import errors
 from tasks_app.live import errors as live
@@ -115,10 +116,17 @@ def _of_ours(error: errors.ControlPlaneError) -> Problem | None:
 def _members(error: errors.ControlPlaneError) -> dict[str, Any]:
     """Give the error's facts; one that names a single place in the body lists it as ``errors`` as well."""
     facts = dict(error.facts)
+    if isinstance(error, FlowInvalid):
+        facts["errors"] = [_of_flow(problem) for problem in facts.pop("problems")]
     if "pointer" in facts and "errors" not in facts:
         pointer = facts.pop("pointer")
         facts["errors"] = [{"pointer": pointer, "code": error.code, "detail": error.message}]
     return facts
+
+
+def _of_flow(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Say one problem of a flow file in the words of ``errors``; line and column count from 1."""
+    return {"detail": problem["message"], **{name: value for name, value in problem.items() if name != "message"}}
 
 
 def _of_supervisor(error: live.SupervisorRefused) -> Problem:
