@@ -147,11 +147,12 @@ def _outer(
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     argv += [word for path in _PRIVATE if path.is_dir() for word in ("--tmpfs", str(path))]
     argv += _runtime()
-    argv += [word for path in hidden for word in _hide(path)]
     argv += ["--tmpfs", str(state.resolve())]
     argv += _show(needed(read_only))
     argv += ["--ro-bind", str(repo.resolve()), str(repo.resolve()), "--ro-bind", str(ctl.resolve()), str(ctl.resolve())]
-    return [*argv, "--bind", str(work.resolve()), str(work.resolve()), "--chdir", "/", "--"]
+    argv += ["--bind", str(work.resolve()), str(work.resolve())]
+    argv += [word for path in hidden for word in _hide(path)]
+    return [*argv, "--chdir", "/", "--"]
 
 
 def attempt_prefix(

@@ -22,7 +22,7 @@ from sandbox_supervisor.runner.link import RunnerRefused, SessionEventKind, Spaw
 SHIM = Path(__file__).with_name("shim.py")
 CHUNK = 64 * 1024
 BIRTH = 20.0  # seconds in which a shim must have reported itself
-DRAIN = 5.0  # seconds for what is left in a pipe whose writers are all dead
+DRAIN = 2.0  # seconds for what is left in a pipe whose writers are all dead
 Send = Callable[[SessionEventKind, dict[str, Any], bytes], Awaitable[None]]
 
 

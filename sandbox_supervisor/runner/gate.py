@@ -85,9 +85,10 @@ class RunnerGate:
             pass
         finally:
             self._unproven -= 1
-        taken = self._current is not None and not self._current.lost
+            taken = self._current is not None and not self._current.lost
+            if hello is None or taken:
+                writer.transport.abort()
         if hello is None or taken:
-            writer.transport.abort()
             return
         self._current = RemoteRunner(hello, reader, writer)
         self._current.start()

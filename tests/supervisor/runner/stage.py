@@ -166,8 +166,7 @@ async def stage(place: Path, tier: str, files: dict[str, str] | None = None, *mo
     await gate.start()
     process = start_runner(runner_argv(folder, place, chosen, *more), nonce)
     try:
-        link = await asyncio.wait_for(gate.accept(), GIVE_UP)
-        yield Stage(place, folder, base, chosen, gate, link, process, nonce)
+        yield Stage(place, folder, base, chosen, gate, await asyncio.wait_for(gate.accept(), GIVE_UP), process, nonce)
     finally:
         await gate.close()
         process.terminate()
