@@ -87,8 +87,6 @@ def test_supervisor_and_runner_die_when_launcher_and_guard_are_killed_at_once(sa
     running.record.guard.signal(signal.SIGKILL)
     running.record.launcher.signal(signal.SIGKILL)
     all_gone(kept)
-    for pid in running.daemons():  # without a guard a stand-in runner's daemon has nobody to end it
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_as_many_supervisor_deaths_as_are_granted_are_survived(sandbox):
