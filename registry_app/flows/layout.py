@@ -76,6 +76,10 @@ class Box:
         return self.x + 35
 
     @property
+    def text_width(self) -> int:
+        return self.width - 42
+
+    @property
     def first_line(self) -> int:
         return self.y + 20
 

@@ -99,7 +99,7 @@ function showRow(row, sign, generation, since) {
   let round = row.querySelector(".round");
   if (generation > 1 && name) {
     if (!round) name.append((round = Object.assign(document.createElement("span"), { className: "round" })));
-    round.textContent = `generation ${generation}`;
+    round.textContent = `gen ${generation}`;
   }
   const time = row.querySelector(".t");
   if (!time) return;
@@ -201,8 +201,9 @@ function attemptMoved(event) {
   if (!shown || event.node !== shown.dataset.node || chosen().has("attempt")) return;
   const isNew = event.attempt !== shown.dataset.attempt;
   const ended = words.attempt_ended.includes(event.data.state);
+  const begun = event.data.state === "running";
   if (isNew || (ended && shown.dataset.shows !== "session")) void showDrawer(`?node=${encodeURIComponent(event.node ?? "")}&tab=${shown.dataset.shows}`, false);
-  else if (ended) redrawHeadOfDrawer();
+  else if (ended || begun) void redrawHeadOfDrawer();
 }
 
 /** The buttons beside a node change when its attempt ends; its transcript must stay. */

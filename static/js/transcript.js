@@ -7,6 +7,7 @@ import { inWords } from "./shell.js";
 
 const ITEMS_SHOWN = 4000; // older ones leave the page; the whole output can be downloaded
 const TEXT_SHOWN = 200_000; // characters of one piece
+const PASSING = new Set(["queued", "provisioning", "starting", "finishing", "needs_input"]); // said by what follows
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
 
@@ -111,6 +112,7 @@ export class Transcript {
       case "output.truncated":
         return this.mark(`${data.dropped_bytes} bytes of output were left out`, "bad");
       case "attempt.state":
+        if (PASSING.has(data.state)) return;
         return this.mark(this.stateWords(event, data), data.failure ? "bad" : "");
       case "session.note":
         return this.mark(readable(data.text));

@@ -133,7 +133,7 @@ def _line(node: Node, box: Box, view: NodeView | None, attempts: Sequence[Attemp
         box=box,
         attempts=tuple(each for each in attempts if each.node == node.key),
         generation=view.generation if view else 1,
-        round_note=f"generation {view.generation}" if view and view.generation > 1 else "",
+        round_note=f"gen {view.generation}" if view and view.generation > 1 else "",
         view=view,
     )
 
