@@ -34,8 +34,7 @@ def carry_out(d: Draft, command: Command) -> None:
     _VERBS[command.verb](d, command)
     done = CommandOutcome(code=OutcomeCode.DONE)
     d.command = CommandRow(id=command.id, digest=command_digest(command), outcome=done)
-    told = codec.plain(command)
-    d.event(EventKind.COMMAND_DONE, {key: value for key, value in told.items() if value or key == "answer"})
+    d.event(EventKind.COMMAND_DONE, {"id": command.id, "verb": command.verb, "actor": command.actor})
 
 
 def _pause(d: Draft, _command: Command) -> None:

@@ -10,13 +10,14 @@ from sandbox_supervisor.graph.rows import AttemptRow, NodeRow, RequestRow
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.flow import NodeKind
 from sandbox_supervisor.protocol.messages import Failure
-from sandbox_supervisor.protocol.states import AttemptState, NodeState, RequestState
+from sandbox_supervisor.protocol.states import NODE_ENDED, AttemptState, NodeState, RequestState
 
 
 def move_node(d: Draft, key: str, state: NodeState, *, reason: str | None = None, **changes: Any) -> NodeRow:
     """Change a node's state, with its event, and have its dependants looked at."""
     row = d.set_node(key, state=state, **changes)
-    told = {"state": state, "outcome": row.outcome, "failure": row.failure, "reason": reason, "result": row.result}
+    result = row.result if state in NODE_ENDED else None
+    told = {"state": state, "outcome": row.outcome, "failure": row.failure, "reason": reason, "result": result}
     d.event(EventKind.NODE_STATE, {**told, "generation": row.generation}, node=key)
     d.touch(key)
     return row

@@ -9,7 +9,7 @@ from sandbox_supervisor.graph.rows import Change
 from sandbox_supervisor.log import boot, crashpoints
 from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.log.database import Committed, Database
-from sandbox_supervisor.log.errors import Superseded
+from sandbox_supervisor.log.errors import StorageCorrupt, Superseded
 
 T = TypeVar("T")
 
@@ -27,6 +27,8 @@ class Ask(Generic[T]):
             return
         try:
             self.future.set_result(self._question(database))
+        except sqlite3.DatabaseError as error:
+            self.future.set_exception(StorageCorrupt(f"the log cannot be read: {error}"))
         except Exception as error:  # noqa: BLE001 (whoever asked gets it)
             self.future.set_exception(error)
 
@@ -86,6 +88,6 @@ def _write_one(database: Database, change: Change) -> Committed | Exception:
     return result
 
 
-def is_full(error: sqlite3.Error) -> bool:
+def is_full(error: Exception) -> bool:
     """Say whether an error means that the disk is full."""
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

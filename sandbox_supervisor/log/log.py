@@ -91,6 +91,10 @@ class Log:
         """Give the newest committed event."""
         return self._writer.told_head
 
+    def durable_head(self) -> Head:
+        """Give the newest event that survives the machine's death, too: the one to report to the control plane."""
+        return self._writer.durable_head
+
     # --- blocking, for the start ---
 
     def load(self) -> State:

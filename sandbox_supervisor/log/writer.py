@@ -42,6 +42,7 @@ class Writer:
 
     facts: Facts
     told_head: Head  # what others may know of: durable where durability was asked for
+    durable_head: Head  # what survives the machine, too
     _database: Database
     _connection: sqlite3.Connection | None = None
 
@@ -50,6 +51,8 @@ class Writer:
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
         self._anchor = Anchor(folder / "anchor")
         self._ballast = Ballast(folder / "ballast")
+        self._door = threading.Lock()
+        self._closed = False
         self._opened: Future[None] = Future()
         self._damaged_ok = damaged_ok
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -73,14 +76,20 @@ class Writer:
     def ask(self, question: Callable[[Database], T]) -> "Future[T]":
         """Answer a question in the thread."""
         item: Ask[T] = Ask(question)
-        self._queue.put(item)
+        self._enqueue(item)
         return item.future
 
     def commit(self, change: Change, *, durable: bool) -> "Future[Committed]":
         """Queue a commit."""
         item = Commit(change, durable)
-        self._queue.put(item)
+        self._enqueue(item)
         return item.future
+
+    def _enqueue(self, item: Item) -> None:
+        with self._door:
+            if self._closed:
+                raise RuntimeError("the log is closed")
+            self._queue.put(item)
 
     def check(self, *, full: bool) -> "Future[None]":
         """Verify everything, or as at a start."""
@@ -92,7 +101,9 @@ class Writer:
 
     def stop(self) -> None:
         """Finish what is queued and close."""
-        self._queue.put(None)
+        with self._door:
+            self._closed = True
+            self._queue.put(None)
         self._thread.join()
 
     # --- the thread ---
@@ -141,6 +152,7 @@ class Writer:
         meta = boot.read_or_create(connection)
         self._database = Database(connection, meta["epoch"], _label)
         self._tell()
+        self.durable_head = self.told_head
         try:
             self._check(full=False)
         except StorageCorrupt as error:
@@ -150,7 +162,7 @@ class Writer:
             self.facts = boot.facts(meta, boot=int(meta["boot"]))
             return
         self.facts = boot.count(connection, meta)
-        self._anchor.write(self._database.head.position(meta["epoch"]))
+        self._write_anchor()
         self._dirty = True
 
     def _round(self) -> bool:
@@ -216,24 +228,27 @@ class Writer:
         before = self._database.head
         try:
             results = write_group(self._database, commits, durable=durable)
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001 (the thread has to live on and say so)
             self._database.head = before
             if is_full(error):
                 return False
             _refuse(commits, self._break(error))
             return True
         try:
-            self._anchor_at_head(durable=durable)
+            if durable:
+                self._write_anchor()
         except OSError as error:
             _refuse(commits, self._break(error))
             return True
         self._told(commits, results)
         return True
 
-    def _anchor_at_head(self, *, durable: bool) -> None:
-        if durable:
-            self._anchor.write(self._database.head.position(self._database.epoch))
-            crashpoints.hit(Point.AFTER_ANCHOR)
+    def _write_anchor(self) -> None:
+        """Everything up to the head is synced: say so beside the database."""
+        position = self._database.head.position(self._database.epoch)
+        self._anchor.write(position)
+        self.durable_head = Head(seq=position.seq, chain=position.chain)
+        crashpoints.hit(Point.AFTER_ANCHOR)
 
     def _break(self, error: Exception) -> StorageCorrupt:
         """Write nothing any more: after a failed sync nobody knows what the disk holds."""
@@ -284,9 +299,12 @@ class Writer:
         self._dirty = False
         try:
             self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            crashpoints.hit(Point.AFTER_CHECKPOINT)
+            self._write_anchor()
         except sqlite3.OperationalError:
             return  # no space for it: the next one may succeed
-        crashpoints.hit(Point.AFTER_CHECKPOINT)
+        except OSError as error:
+            self._break(error)
 
     # --- checks ---
 

@@ -282,3 +282,50 @@ async def test_a_burst_shares_its_syncs(log, monkeypatch):
     monkeypatch.setattr(os, "fdatasync", lambda file: (syncs.append(file), real(file)))
     await asyncio.gather(*(log.commit(events("x")) for _ in range(300)))
     assert 1 <= len(syncs) < 100
+
+
+async def test_a_closed_log_answers_nobody_and_keeps_nobody_waiting(folder):
+    log = Log.open(folder)
+    await log.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        await log.commit(events("a"))
+    with pytest.raises(RuntimeError, match="closed"):
+        log.load()
+
+
+async def test_what_is_queued_at_the_close_is_still_stored(folder):
+    log = Log.open(folder)
+    waiting = [asyncio.create_task(log.commit(events("x"))) for _ in range(50)]
+    await asyncio.sleep(0)
+    await log.close()
+    assert len(await asyncio.gather(*waiting)) == 50
+    again = Log.open(folder)
+    assert again.head().seq == 50
+    await again.close()
+
+
+async def test_the_durable_head_is_the_last_synced_event(log):
+    await log.commit(events("state"))
+    assert log.durable_head() == log.head()
+    await log.commit(events("output"), durable=False)
+    assert (log.durable_head().seq, log.head().seq) == (1, 2)
+    await log.commit(events("state"))
+    assert log.durable_head() == log.head()
+
+
+async def test_an_idle_log_makes_everything_durable_and_empties_its_write_ahead_log(log, folder, monkeypatch):
+    monkeypatch.setattr("sandbox_supervisor.log.writer.IDLE", 0.05)
+    await log.commit(events("output"), durable=False)
+    for _ in range(200):
+        if log.durable_head() == log.head() and not (folder / "log.sqlite3-wal").stat().st_size:
+            break
+        await asyncio.sleep(0.02)
+    assert log.durable_head() == log.head()
+    assert (folder / "log.sqlite3-wal").stat().st_size == 0
+
+
+async def test_a_big_write_ahead_log_is_emptied_at_its_limit(log, folder, monkeypatch):
+    monkeypatch.setattr("sandbox_supervisor.log.writer.WAL_LIMIT", 1_000_000)
+    for _ in range(40):
+        await log.commit(events("x" * 100_000), durable=False)
+        assert (folder / "log.sqlite3-wal").stat().st_size < 1_300_000
