@@ -14,7 +14,7 @@ TOLERANT = {"all_done", "any_success", "at_least", "always"}
 @dataclass
 class N:
     key: str
-    needs: list
+    needs: list[str]
     rule: str = "none_failed_min_one_success"
     least: int = 1
     rest: bool = False  # cancel_rest
@@ -31,7 +31,7 @@ class N:
     infra: int = 0
     rounds: int = 0
     out: str | None = None
-    ate: dict = field(default_factory=dict)
+    ate: dict[str, str | None] = field(default_factory=dict)
     stopping: str | None = None
     again: bool = False
     held: bool = False  # in back-off
@@ -127,7 +127,7 @@ class Model:
     # --- how things follow ---
 
     def below(self, keys):
-        found = set()
+        found: set[str] = set()
         while True:
             more = {n.key for n in self.nodes.values() if any(need in found or need in keys for need in n.needs)}
             if more <= found:

@@ -17,7 +17,7 @@ from sandbox_supervisor.graph.facts import (
     Succeeded,
     TimerFired,
 )
-from sandbox_supervisor.graph.rows import AttemptId, Change, Identity, RequestRow, StalePlan, State
+from sandbox_supervisor.graph.rows import AttemptId, Change, Identity, NewEvent, RequestRow, StalePlan, State
 from sandbox_supervisor.protocol.flow import (
     Agent,
     Approval,
@@ -100,8 +100,8 @@ class Play:
     def __init__(self, made: Flow, *, gate=True, limits=LIMITS, drivers=None, **initial):
         self.flow, self.limits, self.drivers = made, limits, drivers or {}
         self.instant = 1000.0
-        self.events = []
-        self.changes = []
+        self.events: list[NewEvent] = []
+        self.changes: list[Change] = []
         self.state: State = kernel.EMPTY
         self.commands = 0
         self._take(kernel.initial(made, task="task", **initial))
@@ -242,41 +242,43 @@ class Play:
 
 
 def check_step(before: State, change: Change):
-    for row in change.nodes:
-        assert row.rev == (before.nodes[row.key].rev + 1 if row.key in before.nodes else 1)
-        old = before.nodes.get(row.key)
-        assert old is None or row.generation >= old.generation
-    for row in change.attempts:
-        old = before.attempts.get(str(row.id))
-        assert row.rev == (old.rev + 1 if old else 1)
-        assert old is None or old.state not in ATTEMPT_ENDED, "a terminal attempt was changed"
-    for row in change.requests:
-        old = before.requests.get(row.id)
-        assert old is None or old.state is RequestState.OPEN, "a closed request was changed"
+    for node in change.nodes:
+        old = before.nodes.get(node.key)
+        assert node.rev == (old.rev + 1 if old else 1)
+        assert old is None or node.generation >= old.generation
+    for attempt in change.attempts:
+        known = before.attempts.get(str(attempt.id))
+        assert attempt.rev == (known.rev + 1 if known else 1)
+        assert known is None or known.state not in ATTEMPT_ENDED, "a terminal attempt was changed"
+    for request in change.requests:
+        asked = before.requests.get(request.id)
+        assert asked is None or asked.state is RequestState.OPEN, "a closed request was changed"
     if change.graph:
         assert change.graph.rev == before.graph.rev + 1
         assert change.graph.round >= before.graph.round
 
 
 def check_state(state: State):
-    active = {row.active for row in state.nodes.values() if row.active}
     live = {key for key, row in state.attempts.items() if row.state not in ATTEMPT_ENDED}
-    assert active == live
-    for row in state.nodes.values():
-        assert (row.state in (NodeState.RUNNING, NodeState.NEEDS_INPUT)) == (row.active is not None), row
-        assert (row.state is NodeState.STALE) == (row.stale is not None), row
-        assert row.clock_since is None or row.active
-    for row in state.requests.values():
-        assert row.state is not RequestState.OPEN or row.attempt in live
-    for row in state.intents.values():
-        owner = row.data.get("attempt", row.subject)
-        assert owner not in state.attempts or owner in live, f"{row.id} is wanted for an attempt that has ended"
+    assert {row.active for row in state.nodes.values() if row.active} == live
+    for node in state.nodes.values():
+        assert (node.state in (NodeState.RUNNING, NodeState.NEEDS_INPUT)) == (node.active is not None), node
+        assert (node.state is NodeState.STALE) == (node.stale is not None), node
+        assert node.clock_since is None or node.active
+    for request in state.requests.values():
+        assert request.attempt in live or request.state is not RequestState.OPEN
+    for intent in state.intents.values():
+        owner = intent.data.get("attempt", intent.subject)
+        assert owner not in state.attempts or owner in live, f"{intent.id} is wanted for an attempt that has ended"
     if state.graph.state in GRAPH_ENDED:
-        assert not live
-        assert not state.timers
-        settled = {NodeState.WAITING, NodeState.READY}
-        assert not [row for row in state.nodes.values() if row.state in settled]
-        assert all(row.stale in (None, StalePlan.KEPT) for row in state.nodes.values())
+        check_end(state, live)
+
+
+def check_end(state: State, live: set[str]):
+    assert not live
+    assert not state.timers
+    assert all(row.state not in (NodeState.WAITING, NodeState.READY) for row in state.nodes.values())
+    assert all(row.stale in (None, StalePlan.KEPT) for row in state.nodes.values())
 
 
 def replayed(changes):

@@ -20,7 +20,7 @@ KEYS = "abcdefg"
 def graphs(draw):
     """A random graph, once for the kernel and once for the model."""
     nodes, models = [], []
-    above = {}
+    above: dict[str, list[str]] = {}
     for at, key in enumerate(KEYS[: draw(st.integers(1, len(KEYS)))]):
         needs = draw(st.lists(st.sampled_from(KEYS[:at]), unique=True, max_size=3)) if at else []
         rule = draw(st.sampled_from(RULES)) if needs else RULES[0]
@@ -150,7 +150,8 @@ def test_every_schedule_comes_to_an_end_and_its_transitions_rebuild_the_rows(mad
         choices = [(what, which) for what, which in both.choices() if what not in ("rerun", "cancel", "crash", "stop")]
         if not choices:
             break
-        both.happen(*data.draw(st.sampled_from(choices)), number, False)
+        what, which = data.draw(st.sampled_from(choices))
+        both.happen(what, which, number, False)
     assert both.play.graph.state in ("succeeded", "failed", "cancelled")
     assert replayed(both.play.changes) == both.play.state
 
@@ -164,7 +165,8 @@ def test_a_rerun_never_touches_an_ancestor_or_a_sibling(made, data):
         choices = [(what, which) for what, which in both.choices() if what in ("start", "succeed", "fail", "wait")]
         if not choices:
             break
-        both.happen(*data.draw(st.sampled_from(choices)), number, False)
+        what, which = data.draw(st.sampled_from(choices))
+        both.happen(what, which, number, False)
     key = data.draw(st.sampled_from(sorted(both.model.nodes)))
     affected = both.model.below([key]) | {key}
     before = {other: both.play.row(other) for other in both.model.nodes if other not in affected}
@@ -174,7 +176,8 @@ def test_a_rerun_never_touches_an_ancestor_or_a_sibling(made, data):
         choices = [(what, which) for what, which in both.choices() if what in ("start", "succeed", "fail", "wait")]
         if not choices:
             break
-        both.happen(*data.draw(st.sampled_from(choices)), 1000 + number, False)
+        what, which = data.draw(st.sampled_from(choices))
+        both.happen(what, which, 1000 + number, False)
     for other, row in before.items():
         if both.model.nodes[other].rest or any(other in node.needs and node.rest for node in both.model.nodes.values()):
             continue  # cancel_rest is a join's explicit wish about its needs

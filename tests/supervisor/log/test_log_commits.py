@@ -5,7 +5,7 @@ import time
 import pytest
 
 from sandbox_supervisor.graph import kernel
-from sandbox_supervisor.graph.facts import Dispatched, GateOpened, Now, Prepared, Succeeded
+from sandbox_supervisor.graph.facts import Dispatched, Fact, GateOpened, Now, Prepared, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, Change, NewEvent
 from sandbox_supervisor.log import AlreadyLocked, Log, StorageCorrupt, Superseded
 from tests.supervisor.graph.play import agent, flow
@@ -256,7 +256,7 @@ async def test_a_graph_runs_through_the_log_and_its_transitions_rebuild_the_rows
         state = kernel.apply(state, (await log.commit(change)).change)
 
     await commit(kernel.initial(made, task="t"))
-    facts = [GateOpened(round=1)]
+    facts: list[Fact] = [GateOpened(round=1)]
     for key in "ab":
         one = AttemptId(node=key, generation=1, n=1)
         facts += [Dispatched(node=key), Prepared(attempt=one, base_commit="b")]
@@ -279,7 +279,12 @@ async def test_files_are_readable_by_their_owner_only(log, folder):
 async def test_a_burst_shares_its_syncs(log, monkeypatch):
     syncs = []
     real = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda file: (syncs.append(file), real(file)))
+
+    def counted(file):
+        syncs.append(file)
+        real(file)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
     await asyncio.gather(*(log.commit(events("x")) for _ in range(300)))
     assert 1 <= len(syncs) < 100
 

@@ -209,7 +209,7 @@ async def test_a_damaged_log_can_be_read_and_refuses_to_be_written(closed, copy)
     connection.commit()
     connection.close()
     log = Log.open(folder, damaged_ok=True)
-    assert "event 5" in log.damage
+    assert "event 5" in (log.damage or "")
     assert len(await log.events(0, 4)) == 4
     assert log.load().nodes["n"].rounds == 59
     with pytest.raises(StorageCorrupt, match="event 5"):

@@ -12,6 +12,7 @@ import pytest
 
 from sandbox_supervisor.log import AlreadyLocked, Log, crashpoints
 from sandbox_supervisor.log.crashpoints import Point
+from sandbox_supervisor.protocol.events import Envelope
 from tests.supervisor.log.writing import events
 
 WRITER = """
@@ -59,7 +60,7 @@ def killed_after(process, seconds):
 
 
 async def whole(log):
-    found = []
+    found: list[Envelope] = []
     while page := await log.events(len(found), 500):
         found += page
     return found
@@ -67,7 +68,7 @@ async def whole(log):
 
 async def test_no_acknowledged_fact_is_lost_over_twenty_kills(folder):
     chance = random.Random(7)
-    acknowledged = {}
+    acknowledged: dict[int, tuple[str, str, int]] = {}
     for _ in range(20):
         for kind, key, rev, seq in killed_after(writer(folder), chance.uniform(0.0, 0.12)):
             assert acknowledged.setdefault(int(seq), (kind, key, int(rev))) == (kind, key, int(rev))

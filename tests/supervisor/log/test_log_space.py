@@ -41,7 +41,7 @@ def on_small_disk(tmp_path, script, size="64m"):
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip(f"no tmpfs may be mounted here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    facts = {}
+    facts: dict[str, object] = {}
     for line in done.stdout.splitlines():
         facts |= json.loads(line)
     return facts
