@@ -44,9 +44,10 @@ class Client:
         """Read a resource. Raises ApiProblem, ConsoleAway."""
         return self._ask("GET", path, params={name: value for name, value in query.items() if value is not None})
 
-    def post(self, path: str, body: Mapping[str, Any], *, key: str) -> Any:
+    def post(self, path: str, body: Mapping[str, Any], *, key: str, **headers: str) -> Any:
         """Do something once, however often it is sent. Raises ApiProblem, ConsoleAway."""
-        return self._ask("POST", path, json=body, headers={"Idempotency-Key": key})
+        sent = {"Idempotency-Key": key} | {name.replace("_", "-"): value for name, value in headers.items()}
+        return self._ask("POST", path, json=body, headers=sent)
 
     def delete(self, path: str) -> Any:
         """Remove a resource; asking again is harmless. Raises ApiProblem, ConsoleAway."""

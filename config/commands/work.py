@@ -116,7 +116,7 @@ def _allow(path: Path) -> None:
 
 
 def _flow(client: Client, wanted: str) -> str:
-    """Give the name of a flow in the registry; a file is published first, as a flow of the workspace."""
+    """Give the name of a flow in the registry; a file is published first, and its version named exactly."""
     path = Path(wanted)
     if "/" not in wanted and path.suffix not in {".yaml", ".yml", ".json"}:
         return wanted
@@ -124,8 +124,8 @@ def _flow(client: Client, wanted: str) -> str:
         source = path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ApiProblem(422, {"code": "flow_unreadable", "detail": f"{wanted} cannot be read: {error}"}) from None
-    made = client.post("/flows", {"source": source}, key=f"cli-{secrets.token_hex(12)}")
-    return str(made["name"])
+    made = client.post("/flows", {"source": source}, key=f"cli-{secrets.token_hex(12)}", If_Match="*")
+    return str(made["id"])
 
 
 def _tell_problem(problem: ApiProblem) -> None:

@@ -1,0 +1,122 @@
+"""Whatever is killed while a task runs, the task goes on, or fails for the one reason that is true."""
+
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.running_product import Product, branch_commit, product, repository, until
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+
+FLOW = """
+apiVersion: caisson/v1
+kind: Flow
+name: long-enough
+nodes:
+  - key: first
+    command: {run: "sleep 3; echo first"}
+    changes: keep
+  - key: second
+    needs: [first]
+    command: {run: "sleep 4; echo made > made.txt"}
+    changes: keep
+  - key: deliver
+    needs: [second]
+    delivery: {change_request: {title: "{{ task.title }}"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def place():
+    folder = Path(tempfile.mkdtemp(prefix="caisson-k-"))
+    (folder / "flow.yaml").write_text(FLOW)
+    with product(folder / "state") as made:
+        yield made
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def task(place: Product):
+    """A task whose first node runs."""
+    folder = Path(tempfile.mkdtemp(dir=place.state.parent))
+    remote = repository(folder, {"README.md": "hello\n"})
+    before = {each["id"] for each in place.tasks()} if place.pids("daphne") else set()
+    follower = place.begin("run", str(remote), "Make something", "--flow", str(place.state.parent / "flow.yaml"))
+    made = until(lambda: _new(place, before, follower), what="task created")
+    place.wait_for_node(made["id"], "first", "running")
+    yield made
+    if follower.poll() is None:
+        follower.kill()
+    follower.communicate()
+
+
+def _new(place, before, follower):
+    assert follower.poll() is None, follower.communicate()[1]
+    with suppress(OSError, httpx.HTTPError):  # the console is still coming up
+        return next((each for each in place.tasks() if each["id"] not in before), None)
+    return None
+
+
+def assert_delivered(place: Product, task: dict) -> None:
+    found = place.wait_for_status(task["id"], "completed", "failed", "cancelled")
+    assert found["status"] == "completed", found["failure"]
+    (delivery,) = place.api(f"/tasks/{task['id']}/deliveries")["data"]
+    assert branch_commit(found["remote"], found["task_branch"]) == delivery["commit"]
+
+
+@pytest.mark.parametrize(
+    "victim", [("daphne",), ("celery", "worker"), ("celery", "beat"), ("redis-server",)], ids="-".join
+)
+def test_the_task_goes_on_when_a_process_of_the_product_is_killed(place, task, victim):
+    assert place.kill(*victim) >= 1
+    assert_delivered(place, task)
+
+
+def test_the_task_goes_on_when_everything_of_the_product_is_killed_at_once(place, task):
+    for victim in (("daphne",), ("celery",), ("redis-server",)):
+        place.kill(*victim)
+    assert_delivered(place, task)
+
+
+def test_the_task_goes_on_when_the_process_manager_is_killed_and_the_product_started_again(place, task):
+    assert place.kill("supervisord") == 1
+    until(lambda: not place.pids("daphne"), what="the product's processes ended with their manager")
+    assert place.caisson("doctor").returncode in {0, 1}
+    starter = place.caisson("run", "/nowhere", "x")  # starts the product; there is no such repository
+    assert starter.returncode != 0
+    assert_delivered(place, task)
+
+
+def test_a_killed_supervisor_loses_an_attempt_and_no_task(place, task):
+    assert place.kill("sandbox_supervisor", " supervise ", task["id"].removeprefix("tsk_")) == 1
+    assert_delivered(place, task)
+    first = [each for each in place.graph(task["id"])["attempts"] if each["node"] == "first"]
+    assert [each["state"] for each in first] == ["interrupted", "succeeded"]
+
+
+def test_a_killed_runner_loses_an_attempt_and_no_task(place, task):
+    assert place.kill("sandbox_supervisor", " runner ", task["id"].removeprefix("tsk_")) >= 1
+    assert_delivered(place, task)
+
+
+def test_a_killed_launcher_is_a_lost_sandbox_and_nothing_of_it_lives_on(place, task):
+    launchers = place.pids("sandbox_supervisor", " launch ", task["id"].removeprefix("tsk_"))
+    for pid in launchers:
+        os.kill(pid, signal.SIGKILL)
+    found = place.wait_for_status(task["id"], "failed")
+    assert found["failure"]["code"] == "sandbox_lost"
+    assert found["presence"] == "lost"
+    until(lambda: not place.pids("sandbox_supervisor", task["id"].removeprefix("tsk_")), what="every process gone")
+
+
+def test_a_cancelled_task_ends_its_processes_and_keeps_its_sandbox(place, task):
+    assert place.post(f"/tasks/{task['id']}/cancel", {}, key="cancel-it").status_code in {200, 202}
+    found = place.wait_for_status(task["id"], "cancelled")
+    assert found["presence"] == "present"
+    assert place.graph(task["id"])["graph"] == "cancelled"

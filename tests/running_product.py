@@ -1,0 +1,213 @@
+"""A real product for journeys, in a state directory of its own; it is ended with all that it left."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = [sys.executable, str(ROOT / "caisson")]
+PATIENCE = 180.0  # seconds; generous, because the suite shares two cores
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(found: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
+    """Ask until the answer is true and give it; fails with ``what`` when patience ends."""
+    give_up_at = time.monotonic() + patience
+    while not (answer := found()):
+        assert time.monotonic() < give_up_at, f"not within {patience:.0f} s: {what}"
+        time.sleep(0.1)
+    return answer
+
+
+class Product:
+    """One state directory and one port. ``caisson`` runs a command of the start script to its end."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.port = free_port()
+        self.url = f"http://localhost:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CAISSON_")}
+        kept.pop("DATABASE_URL", None)
+        kept.pop("DJANGO_SETTINGS_MODULE", None)
+        return kept | {"CAISSON_STATE_DIR": str(self.state), "CAISSON_PORT": str(self.port)}
+
+    def caisson(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*SCRIPT, *arguments],
+            env=self.environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE * 2,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*SCRIPT, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def inside(self, code: str) -> str:
+        """Run Python inside the product's environment (Django set up) and give what it prints."""
+        lines = "import django; django.setup()\n" + code
+        environment = self.environment | {"DJANGO_SETTINGS_MODULE": "config.settings", "CAISSON_LOG_LEVEL": "error"}
+        done = subprocess.run(
+            [sys.executable, "-c", lines], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def sign_in_link(self) -> str:
+        return self.inside(
+            "from config.commands.local import sign_in_link\n"
+            "from config.commands.dispatch import prepare_layout\n"
+            f"from pathlib import Path\nprint(sign_in_link(prepare_layout(Path({str(ROOT)!r}), {self.port})))"
+        )
+
+    @property
+    def token(self) -> str:
+        return (self.state / "secrets" / "client_token").read_text().strip()
+
+    def api(self, path: str, **query: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = httpx.get(f"{self.url}/api/v1{path}", headers=headers, params=query, timeout=40, trust_env=False)
+        answer.raise_for_status()
+        return answer.json()
+
+    def post(self, path: str, body: dict[str, Any], *, key: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
+        return httpx.post(f"{self.url}/api/v1{path}", headers=headers, json=body, timeout=40, trust_env=False)
+
+    def tasks(self) -> list[dict[str, Any]]:
+        data: list[dict[str, Any]] = self.api("/tasks")["data"]
+        return data
+
+    def graph(self, task_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.api(f"/tasks/{task_id}/graph")
+        return found
+
+    def wait_for_status(self, task_id: str, *words: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            try:
+                task: dict[str, Any] = self.api(f"/tasks/{task_id}")
+            except httpx.HTTPError:
+                return None
+            return task if task["status"] in words else None
+
+        found: dict[str, Any] = until(look, what=f"{task_id} {' or '.join(words)}")
+        return found
+
+    def wait_for_node(self, task_id: str, node: str, *states: str) -> None:
+        def look() -> bool:
+            try:
+                graph = self.graph(task_id)
+            except httpx.HTTPError:
+                return False
+            return any(each["key"] == node and each["state"] in states for each in graph["nodes"])
+
+        until(look, what=f"{node} {' or '.join(states)}")
+
+    def pids(self, *words: str) -> list[int]:
+        """Give the processes of this state directory whose command line holds every word."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                line = _command_line(folder)
+                if all(word in line for word in words) and (str(self.state) in line or self._is_ours(folder)):
+                    found.append(int(folder.name))
+        return found
+
+    def _is_ours(self, folder: Path) -> bool:
+        try:
+            return f"CAISSON_STATE_DIR={self.state}".encode() in (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+
+    def kill(self, *words: str) -> int:
+        """Send SIGKILL to these processes; give how many there were."""
+        killed = self.pids(*words)
+        for pid in killed:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return len(killed)
+
+    def end(self) -> None:
+        """Stop the product, end every sandbox, remove the state directory; nothing is left running."""
+        self.caisson("stop")
+        until(lambda: not self.kill("sandbox_supervisor"), what="sandboxes ended", patience=30)
+        until(lambda: not self.kill("supervisord"), what="process manager ended", patience=30)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def _command_line(folder: Path) -> str:
+    try:
+        return (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@contextmanager
+def product(state: Path) -> Iterator[Product]:
+    """A product that is not started yet; whatever it becomes is ended."""
+    made = Product(state)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def repository(folder: Path, files: dict[str, str]) -> Path:
+    """Make a bare repository with one commit on ``main`` and give its path."""
+    tree, bare = folder / "tree", folder / "origin.git"
+    tree.mkdir(parents=True)
+    for name, text in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    identity = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org"]
+    for command in (
+        ["init", "-q", "--initial-branch=main"],
+        ["add", "--all"],
+        [*identity, "commit", "-q", "-m", "Begin"],
+        ["clone", "-q", "--bare", ".", str(bare)],
+    ):
+        subprocess.run(["git", *command], cwd=tree, check=True, capture_output=True)
+    return bare
+
+
+def last_json(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.strip().splitlines()[-1])
+    return found
+
+
+def branch_commit(remote: str | Path, branch: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(remote), "rev-parse", f"refs/heads/{branch}"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
