@@ -80,6 +80,6 @@ def furnish(world: World, clock: Clock, project: Project, monkeypatch) -> House:
         admin=first.admin,
         workspace=first.workspace,
         repository=repository,
-        flow=store_flow(FLOW, compiled(FLOW), workspace=None, by=actor),
-        delivery_flow=store_flow(DELIVERY_FLOW, compiled(DELIVERY_FLOW), workspace=None, by=actor),
+        flow=store_flow(FLOW, compiled(FLOW), workspace=None, number=1, by=actor),
+        delivery_flow=store_flow(DELIVERY_FLOW, compiled(DELIVERY_FLOW), workspace=None, number=1, by=actor),
     )
