@@ -11,7 +11,7 @@ from sandbox_supervisor.protocol.states import RequestKind
 OPTIONS = 20
 BODY = 16 * 1024
 SCHEMA_LIMIT = 32 * 1024  # bytes of JSON
-_KINDS = frozenset({"allow_once", "allow_always", "reject_once", "reject_always"})
+_KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -85,7 +85,7 @@ def permission_outcome(question: Question, answer: dict[str, Any]) -> dict[str, 
     chosen = answer.get("option")
     if answer.get("declined"):
         chosen = _first(question, ("reject_once", "reject_always"))
-    if chosen in {option["id"] for option in question.options}:
+    if chosen in [option["id"] for option in question.options]:
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
     return CANCELLED
 

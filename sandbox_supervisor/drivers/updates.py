@@ -16,12 +16,11 @@ TOOL_TEXT = 8 * 1024
 TITLE = 500
 ITEMS = 20
 PLAN_ENTRIES = 100
-_TOOL_KINDS = frozenset(
-    {"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
-)
-_TOOL_STATUS = frozenset({"pending", "in_progress", "completed", "failed"})
-_PLAN_STATUS = frozenset({"pending", "in_progress", "completed"})
-_PRIORITIES = frozenset({"high", "medium", "low"})
+# Tuples, because an agent may send what cannot be hashed where a word belongs.
+_TOOL_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+_TOOL_STATUS = ("pending", "in_progress", "completed", "failed")
+_PLAN_STATUS = ("pending", "in_progress", "completed")
+_PRIORITIES = ("high", "medium", "low")
 
 Told = tuple[EventKind, dict[str, Any]]
 

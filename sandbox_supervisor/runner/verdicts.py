@@ -12,15 +12,15 @@ from sandbox_supervisor.runner.wire import Frame
 KILLED = 128 + Signals.SIGKILL  # how shells and bubblewrap pass a SIGKILL on
 TEXT_LIMIT = 4000
 REQUEST_FIELDS = frozenset({"request_id", "kind", "title", "body", "schema", "options", "fingerprint"})
-_EVENTS = frozenset(
-    {
-        EventKind.SESSION_STARTED, EventKind.SESSION_PROMPT, EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT,
-        EventKind.SESSION_PLAN, EventKind.SESSION_TOOL, EventKind.SESSION_USAGE, EventKind.SESSION_ENDED,
-        EventKind.SESSION_NOTE,
-    }
+# Tuples, because a hostile host may send what cannot be hashed where a word belongs.
+_EVENTS = (
+    EventKind.SESSION_STARTED, EventKind.SESSION_PROMPT, EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT,
+    EventKind.SESSION_PLAN, EventKind.SESSION_TOOL, EventKind.SESSION_USAGE, EventKind.SESSION_ENDED,
+    EventKind.SESSION_NOTE,
 )  # fmt: skip
-_OUTCOMES = frozenset({"ok", "failed", "cancelled"})
-_CLASSES = frozenset(FailureClass)
+_STREAMS = ("stdout", "stderr")
+_OUTCOMES = ("ok", "failed", "cancelled")
+_CLASSES = tuple(FailureClass)
 
 
 class Nonsense(Exception):  # what it is
@@ -113,7 +113,7 @@ def check_event(frame: Frame) -> tuple[SessionEventKind, dict[str, Any], bytes]:
     match kind:
         case SessionEventKind.EVENT if data.get("kind") in _EVENTS and isinstance(data.get("data"), dict):
             return SessionEventKind.EVENT, {"kind": data["kind"], "data": data["data"]}, b""
-        case SessionEventKind.OUTPUT if data.get("stream") in {"stdout", "stderr"}:
+        case SessionEventKind.OUTPUT if data.get("stream") in _STREAMS:
             return SessionEventKind.OUTPUT, {"stream": data["stream"]}, frame.payload
         case SessionEventKind.ASK if isinstance(data.get("request_id"), str) and isinstance(data.get("title"), str):
             return SessionEventKind.ASK, {name: data.get(name) for name in REQUEST_FIELDS}, b""

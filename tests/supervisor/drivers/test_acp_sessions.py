@@ -1,0 +1,409 @@
+"""Sessions with agents of every kind: those that keep to the protocol, those that deviate, those that attack."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox_supervisor.drivers import acp
+from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
+from tests.supervisor.drivers.agents import agent
+from tests.supervisor.runner.stage import ATTEMPT, Ran, Stage, rss, running, token, until
+
+MIB = 1024 * 1024
+
+
+async def lead(at: Stage, body: str, answers=None, **spawn) -> Ran:
+    await at.begin(agent(body, **spawn))
+    return await at.rest(answers=answers)
+
+
+def verdict(ran: Ran) -> tuple:
+    return ran.exit["outcome"], ran.exit["failure_class"], ran.exit["code"]
+
+
+async def test_a_plain_session_is_told_from_start_to_end(at: Stage):
+    ran = await lead(at, "")
+    assert verdict(ran) == ("ok", None, None)
+    assert ran.told("session.started")[0]["agent"]["name"] == "test"
+    assert ran.told("session.prompt") == [{"text": "Do the work."}]
+    assert ran.told("session.message") == [{"id": "m1", "role": "agent", "text": "hello"}]
+    assert ran.told("session.ended")[0]["stop_reason"] == "end_turn"
+
+
+async def test_an_agent_written_with_the_public_library_is_understood(at: Stage):
+    program = Path(__file__).with_name("library_agent.py")
+    await at.begin(Spawn(kind=SpawnKind.DRIVER, argv=(sys.executable, str(program)), prompt="Hi"))
+    ran = await at.rest(answers=lambda asked: {"option": asked["options"][0]["id"]})
+    assert verdict(ran) == ("ok", None, None)
+    assert [event["text"] for event in ran.told("session.message")] == ["You said: Hi", "Allowed: yes"]
+    assert ran.told("session.tool")[0]["title"] == "Write a file"
+
+
+# --- deviations that are tolerated -----------------------------------------------------------------------------------
+
+
+async def test_updates_and_permissions_for_tool_calls_never_announced(at: Stage):
+    body = """
+def prompt(message):
+    update(sessionUpdate="tool_call_update", toolCallId="ghost", status="completed")
+    answer = ask(50, "session/request_permission", toolCall={"toolCallId": "other"},
+                 options=[{"optionId": "y", "name": "Yes", "kind": "allow_once"}])
+    text(answer["result"]["outcome"]["optionId"]); done(message)
+"""
+    ran = await lead(at, body, answers=lambda asked: {"option": "y"})
+    assert verdict(ran) == ("ok", None, None)
+    assert ran.told("session.message")[-1]["text"] == "y"
+
+
+async def test_messages_before_the_first_prompt_and_banners_before_the_first_answer(at: Stage):
+    body = """
+print("installing…", flush=True)
+def new(message): text("warning: no metadata"); send(id=message["id"], result={"sessionId": "s", "models": {}})
+"""
+    ran = await lead(at, body)
+    assert verdict(ran) == ("ok", None, None)
+    assert ran.output() == "installing…\n".encode()
+
+
+async def test_usage_in_three_places(at: Stage):
+    body = """
+def prompt(message):
+    update(sessionUpdate="usage_update", used=5, size=10, cost={"amount": 0.5, "currency": "USD"})
+    text("x"); done(message, usage={"inputTokens": 7, "outputTokens": 2, "totalTokens": 9})
+"""
+    ran = await lead(at, body)
+    totals = [event.data for event in ran.events if event.kind == "usage"][-1]
+    assert (totals["input_tokens"], totals["context_used"], totals["cost"]) == (7, 5, 0.5)
+
+
+async def test_an_agent_that_stays_after_the_end_of_its_input_is_ended(at: Stage):
+    mark = token()
+    ran = await lead(
+        at,
+        f"""
+def prompt(message):
+    import subprocess; subprocess.Popen(["sleep", "{mark}"], start_new_session=True); text("x"); done(message)
+    while True: time.sleep(1)
+""",
+    )
+    assert verdict(ran) == ("ok", None, None)
+    assert running(mark) == []
+
+
+async def test_an_agent_that_insists_on_authentication_gets_the_method_that_needs_nobody(at: Stage):
+    body = """
+tried = []
+def initialize(message):
+    send(id=message["id"], result={"protocolVersion": 1, "authMethods": [{"id": "browser"}, {"id": "api-key"}]})
+def new(message):
+    if tried: send(id=message["id"], result={"sessionId": "s"})
+    else: send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
+def prompt(message): text(str(tried)); done(message)
+def authenticate(message): tried.append(message["params"]["methodId"]); send(id=message["id"], result={})
+old = initialize
+class Handlers(dict): pass
+"""
+    body += """
+import builtins
+real = json.loads
+def loads(line):
+    message = real(line)
+    if message.get("method") == "authenticate": authenticate(message)
+    return message
+json.loads = loads
+"""
+    ran = await lead(at, body)
+    assert ran.told("session.message")[-1]["text"] == "['api-key']"
+
+
+async def test_requests_for_files_and_terminals_are_refused_and_the_session_goes_on(at: Stage):
+    body = """
+def prompt(message):
+    for number, method in ((60, "fs/read_text_file"), (61, "terminal/create"), (62, "x" * 1000)):
+        text(str(ask(number, method, path="/etc/passwd")["error"]["code"]) + " ")
+    done(message)
+"""
+    ran = await lead(at, body)
+    assert "".join(event["text"] for event in ran.told("session.message")) == "-32601 -32601 -32601 "
+
+
+async def test_a_megabyte_on_standard_error_holds_up_nothing(at: Stage):
+    ran = await lead(
+        at, f"def prompt(message): sys.stderr.write('e' * {MIB}); sys.stderr.flush(); text('x'); done(message)"
+    )
+    assert verdict(ran) == ("ok", None, None)
+    assert len(ran.output("stderr")) == MIB
+
+
+async def test_a_long_line_within_the_limit_is_read(at: Stage):
+    ran = await lead(at, f"def prompt(message): text('x' * {2 * MIB}); done(message)")
+    assert sum(len(event["text"]) for event in ran.told("session.message")) == 2 * MIB
+
+
+# --- questions -------------------------------------------------------------------------------------------------------
+
+FORM = """
+def prompt(message):
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer"}}}
+    text(json.dumps(ask(70, "elicitation/create", mode="form", message="Who?", requestedSchema=schema)["result"]))
+    done(message)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"content": {"name": "Ada", "n": 3}}, '{"action": "accept", "content": {"name": "Ada", "n": 3}}'),
+        ({"declined": True}, '{"action": "decline"}'),
+        ({"cancelled": True}, '{"action": "cancel"}'),
+    ],
+)
+async def test_a_form_is_asked_and_its_answer_told(at: Stage, answer: dict, told: str):
+    ran = await lead(at, FORM, answers=lambda asked: answer)
+    assert ran.asked()[0]["title"] == "Who?"
+    assert ran.told("session.message")[-1]["text"] == told
+
+
+@pytest.mark.parametrize(("policy", "chosen"), [("allow", "y"), ("reject", "n")])
+async def test_a_permission_that_the_flow_has_decided_asks_nobody(at: Stage, policy: str, chosen: str):
+    body = """
+def prompt(message):
+    options = [{"optionId": "y", "name": "Y", "kind": "allow_once"}, {"optionId": "n", "name": "N", "kind": "reject_once"}]
+    answer = ask(50, "session/request_permission", toolCall={"toolCallId": "1", "title": "Delete"}, options=options)
+    text(answer["result"]["outcome"]["optionId"]); done(message)
+"""
+    ran = await lead(at, body, permissions=policy)
+    assert ran.asked() == []
+    assert ran.told("session.message")[-1]["text"] == chosen
+
+
+async def test_an_answer_to_a_question_that_was_never_asked_is_ignored(at: Stage):
+    await at.begin(agent(FORM))
+    await at.first(lambda event: event.kind == "ask")
+    await at.link.reply(ATTEMPT, "r99", {"content": {"name": "evil"}})
+    await at.link.reply(ATTEMPT, "r1", {"content": {"name": "good"}})
+    ran = await at.rest()
+    assert "good" in ran.told("session.message")[-1]["text"]
+
+
+async def test_a_person_can_add_a_prompt_while_the_agent_works(at: Stage):
+    await at.begin(agent("def prompt(message): ask(1, 'elicitation/create', message='wait', requestedSchema={}); "
+                         "text(message['params']['prompt'][0]['text'] + '!'); done(message)"))  # fmt: skip
+    await at.first(lambda event: event.kind == "ask")
+    await at.link.message(ATTEMPT, "And one more thing.")
+    await at.link.reply(ATTEMPT, "r1", {"content": {}})
+    ran = await at.rest(answers=lambda asked: {"content": {}})
+    assert [event["text"] for event in ran.told("session.prompt")] == ["And one more thing."]
+    assert ran.told("session.message")[-1]["text"] == "And one more thing.!"
+
+
+async def test_a_session_that_has_ended_refuses_a_prompt(at: Stage):
+    await lead(at, "")
+    with pytest.raises(RunnerRefused) as refused:
+        await at.link.message(ATTEMPT, "too late")
+    assert refused.value.code == "no_session"
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "required": ["verdict"], "properties": {"verdict": {"enum": ["good", "bad"]}}}
+
+
+async def test_a_result_that_fits_is_taken_from_the_last_message(at: Stage):
+    ran = await lead(
+        at, """def prompt(message): text('I think {"verdict": "good"}'); done(message)""", result_schema=SCHEMA
+    )
+    assert ran.exit["result"] == {"verdict": "good"}
+
+
+async def test_a_result_is_taken_from_the_result_file(at: Stage):
+    body = """
+def prompt(message):
+    open(os.environ["CAISSON_RESULT"], "w").write('{"verdict": "bad"}'); text("see the file"); done(message)
+"""
+    assert (await lead(at, body, result_schema=SCHEMA)).exit["result"] == {"verdict": "bad"}
+
+
+async def test_a_result_that_does_not_fit_is_asked_for_once_more(at: Stage):
+    body = """
+turns = []
+def prompt(message):
+    turns.append(message); text('{"verdict": "%s"}' % ("maybe" if len(turns) == 1 else "good")); done(message)
+"""
+    ran = await lead(at, body, result_schema=SCHEMA)
+    assert ran.exit["result"] == {"verdict": "good"}
+    assert "'maybe'" in ran.told("session.prompt")[1]["text"]
+
+
+async def test_a_result_that_does_not_fit_twice_is_a_failed_check(at: Stage):
+    ran = await lead(at, "", result_schema=SCHEMA)
+    assert verdict(ran) == ("failed", "check_failed", "result_invalid")
+    assert len(ran.told("session.prompt")) == 2
+
+
+async def test_without_a_schema_the_last_json_object_is_passed_on(at: Stage):
+    assert (await lead(at, """def prompt(message): text('{"a": 1}'); done(message)""")).exit["result"] == {"a": 1}
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("def prompt(message): done(message)", ("failed", "agent_error", "empty")),
+        ("def prompt(message): text(' '); done(message)", ("failed", "agent_error", "empty")),
+        ("def prompt(message): done(message, 'refusal')", ("failed", "agent_error", "refusal")),
+        ("def prompt(message): done(message, 'max_tokens')", ("failed", "agent_error", "max_tokens")),
+        ("def prompt(message): send(id=message['id'], result={})", ("failed", "protocol", "no_stop_reason")),
+        ("def prompt(message): send(id=message['id'], error={'code': 1, 'message': 'boom'})", ("failed", "agent_error", "agent_error")),
+        ("def prompt(message): send(id=message['id'], error={'code': 429, 'message': 'x'})", ("failed", "rate_limited", "rate_limited")),
+        ("def prompt(message): os._exit(3)", ("failed", "agent_error", "crash")),
+        ("def prompt(message): os.kill(os.getpid(), 11)", ("failed", "agent_error", "crash")),
+        ("def prompt(message): os.kill(os.getpid(), 9)", ("failed", "infra", "killed")),
+        ("def prompt(message): os.close(1); time.sleep(60)", ("failed", "agent_error", "crash")),
+        ("def prompt(message): print('not json', flush=True)", ("failed", "protocol", "bad_json")),
+        ("def prompt(message): print('{\"half\"', flush=True)", ("failed", "protocol", "bad_json")),
+        ("def prompt(message): print('[1]', flush=True)", ("failed", "protocol", "bad_json")),
+        ("def initialize(message): send(id=message['id'], result={'protocolVersion': 2})", ("failed", "protocol", "version")),
+        ("def initialize(message): send(id=message['id'], result='hi')", ("failed", "protocol", "version")),
+        ("def new(message): send(id=message['id'], result={})", ("failed", "protocol", "no_session")),
+        ("def new(message): send(id=message['id'], error={'code': -32000, 'message': 'auth'})", ("failed", "agent_error", "agent_error")),
+        ("sys.exit(5)", ("failed", "agent_error", "crash")),
+    ],
+)  # fmt: skip
+async def test_every_bad_end_has_its_class(at: Stage, body: str, expected: tuple):
+    assert verdict(await lead(at, body)) == expected
+
+
+async def test_silence_is_no_failure_when_the_tree_was_changed(at: Stage):
+    ran = await lead(at, "def prompt(message): open('new', 'w').write('x'); done(message)")
+    assert verdict(ran) == ("ok", None, None)
+
+
+async def test_an_agent_that_cannot_be_started_is_an_infra_failure(at: Stage):
+    await at.begin(Spawn(kind=SpawnKind.DRIVER, argv=("/no/such/agent",), prompt="x"))
+    assert verdict(await at.rest()) == ("failed", "infra", "spawn_failed")
+
+
+async def test_an_agent_that_never_answers_the_handshake_is_given_up(at: Stage, monkeypatch: pytest.MonkeyPatch):
+    up = _Silent()
+    monkeypatch.setattr(acp, "HANDSHAKE", 0.1)
+    monkeypatch.setattr(acp, "EXIT_PATIENCE", 0.1)
+    job = acp.Job(argv=("sleep", "60"), env={"PATH": "/bin:/usr/bin"}, cwd="/", prompt="x", result_file="/nonexistent")
+    session = acp.Session(job, up)
+    report = await session.run()
+    assert (report.failure_class, report.code) == ("protocol", "no_answer")
+    session._process.kill()
+    await session._process.wait()
+
+
+class _Silent:
+    """An uplink that takes everything."""
+
+    def __getattr__(self, name: str):
+        async def take(*_: object) -> None:
+            return None
+
+        return take
+
+
+async def test_a_line_of_20_mib_is_a_protocol_failure_and_costs_bounded_memory(at: Stage):
+    await at.begin(
+        agent(f"def prompt(message): sys.stdout.write('x' * {20 * MIB}); sys.stdout.flush(); time.sleep(60)")
+    )
+    ran = await at.rest()
+    assert verdict(ran) == ("failed", "protocol", "line_too_long")
+    assert rss(at.process.pid) < 96 * MIB
+
+
+async def test_a_flood_without_a_line_end_stops_at_the_limit(at: Stage):
+    ran = await lead(at, "def prompt(message):\n    while True: sys.stdout.write('x' * 65536)")
+    assert verdict(ran) == ("failed", "protocol", "line_too_long")
+
+
+async def test_a_flood_of_permission_requests_is_bounded(at: Stage):
+    body = """
+def prompt(message):
+    for number in range(100, 400): send(id=number, method="session/request_permission", params={"options": []})
+    refused = 0
+    while refused < 236:
+        answer = json.loads(sys.stdin.readline())
+        refused += "error" in answer
+    text("refused %d" % refused); done(message)
+"""
+    await at.begin(agent(body))
+    ran = await at.rest()
+    assert len(ran.asked()) <= 64
+    assert ran.told("session.message")[-1]["text"] == "refused 236"
+
+
+async def test_control_characters_and_escapes_travel_as_text(at: Stage):
+    ran = await lead(at, r"""def prompt(message): text("\x1b[2J\x00\u202e<script>"); done(message)""")
+    assert ran.told("session.message")[0]["text"] == "\x1b[2J\x00\u202e<script>"
+
+
+# --- cancel ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_is_told_to_the_agent_and_its_open_questions_are_cancelled(at: Stage):
+    body = """
+def prompt(message):
+    text("asking"); answer = ask(80, "session/request_permission", options=[])
+    open("told", "w").write(json.dumps(answer["result"])); done(message, "cancelled")
+def cancelled(message): open("cancelled", "w").write("yes")
+"""
+    await at.begin(agent(body))
+    await at.first(lambda event: event.kind == "ask")
+    await at.link.stop(ATTEMPT, kill=False)
+    assert (await at.rest()).exit["outcome"] == "cancelled"
+    assert (at.attempt().tree / "told").read_text() == '{"outcome": {"outcome": "cancelled"}}'
+
+
+async def test_an_agent_that_ends_its_turn_on_cancel_ends_on_the_first_rung(tmp_path: Path):
+    from tests.supervisor.runner.stage import stage
+
+    async with stage(tmp_path, "none", None, "--patience", "60", "60", "60") as patient:
+        body = (
+            "def prompt(message): globals().update(m=message); text('up')\ndef cancelled(message): done(m, 'cancelled')"
+        )
+        await patient.begin(agent(body))
+        await patient.first(lambda event: "up" in str(event.data))
+        async with asyncio.timeout(20):
+            await patient.link.stop(ATTEMPT, kill=False)
+
+
+async def test_an_agent_that_does_not_hear_a_cancel_is_ended_by_the_end_of_its_input(at: Stage):
+    body = "def prompt(message): text('up')\nimport atexit\natexit.register(lambda: open('gone-in-peace', 'w').close())"
+    await at.begin(agent(body))
+    await at.first(lambda event: "up" in str(event.data))
+    await at.link.stop(ATTEMPT, kill=False)
+    assert (at.attempt().tree / "gone-in-peace").exists()
+
+
+async def test_a_killed_driver_host_is_an_infra_failure_and_leaves_no_agent(at: Stage):
+    mark = token()
+    await at.begin(agent(f"def prompt(message):\n    import subprocess; subprocess.run(['sleep', '{mark}'])"))
+    await until(lambda: running(f"sleep\0{mark}"))
+    hosts = [pid for pid in running("sandbox_supervisor.drivers.host") if _of(at, pid)]
+    assert len(hosts) == 1
+    import os
+
+    os.kill(hosts[0], 9)
+    assert verdict(await at.rest()) == ("failed", "infra", "driver_lost")
+    assert running(mark) == []
+
+
+def _of(at: Stage, pid: int) -> bool:
+    return str(at.attempt().path).encode() in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_an_agent_gets_neither_nonce_nor_the_hosts_own_variables(at: Stage):
+    ran = await lead(at, "def prompt(message): text(json.dumps(dict(os.environ))); done(message)", env={"MODEL": "m"})
+    told = "".join(event["text"] for event in ran.told("session.message"))
+    assert '"MODEL": "m"' in told
+    assert at.nonce not in told
+    assert "PYTHONPATH" not in told
+    assert "SECRET" not in told
