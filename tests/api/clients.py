@@ -11,6 +11,8 @@ from workspaces_app.models import Membership, User
 from workspaces_app.services import audit, tokens
 from workspaces_app.states import Scope
 
+FORM_TOKEN = "t" * 32
+
 
 class Api:
     """Sends JSON below ``/api/v1`` and gives Django's response; ``form_token`` False leaves the form token out."""
@@ -23,9 +25,8 @@ class Api:
     def of_user(cls, user: User, *, form_token: bool = True) -> "Api":
         client = Client(enforce_csrf_checks=True, raise_request_exception=False)
         client.force_login(user)
-        token = "t" * 32
-        client.cookies["caisson_csrf"] = token
-        return cls(client, {"X-CSRFToken": token} if form_token else {})
+        client.cookies["caisson_csrf"] = FORM_TOKEN
+        return cls(client, {"X-CSRFToken": FORM_TOKEN} if form_token else {})
 
     @classmethod
     def of_token(cls, membership: Membership, *scopes: Scope) -> "Api":
@@ -45,7 +46,10 @@ class Api:
 
     @classmethod
     def anonymous(cls) -> "Api":
-        return cls(Client(enforce_csrf_checks=True, raise_request_exception=False), {})
+        """Somebody who has a form token, as everybody can get one, and nothing else."""
+        client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+        client.cookies["caisson_csrf"] = FORM_TOKEN
+        return cls(client, {"X-CSRFToken": FORM_TOKEN})
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
         """``headers`` in snake case: ``idempotency_key="k"``."""

@@ -45,7 +45,9 @@ def test_a_flow_file_is_compiled_without_being_kept(maintainer):
 
 
 def test_every_problem_of_a_flow_file_is_named_with_its_line(maintainer):
-    broken = SOURCE.replace("kind: Flow", "kind: Folw") + "  - key: other\n    needs: [nothing]\n    command: {run: x}\n"
+    broken = (
+        SOURCE.replace("kind: Flow", "kind: Folw") + "  - key: other\n    needs: [nothing]\n    command: {run: x}\n"
+    )
     response = maintainer.post("flows:compile", {"source": broken})
     document = response.json()
     assert (response.status_code, document["code"]) == (422, "flow_invalid")
