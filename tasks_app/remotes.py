@@ -69,10 +69,27 @@ def _pinned(url: RemoteUrl, addresses: Sequence[str]) -> tuple[str, ...]:
 
 def ls_remote(remote: Remote, *patterns: str, timeout: float = git_rules.REMOTE_TIMEOUT) -> dict[str, str]:
     """Give ref name → commit id of what ``remote`` shows now; peeled tags end in ``^{}``. Raises RemoteProblem."""
+    return _refs(_listing(remote, *patterns, timeout=timeout))
+
+
+def default_branch(remote: Remote) -> tuple[str, str] | None:
+    """Give the ref that the remote's HEAD names (``HEAD`` when it names none), and its commit; None: no commit."""
+    text = _listing(remote, "HEAD", timeout=git_rules.REMOTE_TIMEOUT)
+    commit = _refs(text).get("HEAD")
+    if commit is None:
+        return None
+    named = next(
+        (line.split("\t")[0].removeprefix("ref: ") for line in text.splitlines() if line.startswith("ref: ")), ""
+    )
+    return (named if git_rules.valid_ref(named) else "HEAD"), commit
+
+
+def _listing(remote: Remote, *patterns: str, timeout: float) -> str:
     try:
         completed = git.run(
             *remote.flags,
             "ls-remote",
+            "--symref",
             f"--upload-pack={git_rules.UPLOAD_PACK}" if remote.url.is_local else "--quiet",
             "--end-of-options",
             remote.url.text,
@@ -83,7 +100,7 @@ def ls_remote(remote: Remote, *patterns: str, timeout: float = git_rules.REMOTE_
         )
     except git.GitFailed as failure:
         raise problem_of(failure, remote) from failure
-    return _refs(completed.text)
+    return completed.text
 
 
 def _refs(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sandbox_supervisor.protocol import git_rules
 from tasks_app.errors import BaselineRefused, Unavailable
-from tasks_app.remotes import Remote, RemoteProblem, ls_remote, open_remote
+from tasks_app.remotes import Remote, RemoteProblem, default_branch, ls_remote, open_remote
 from workspaces_app.models import Repository, Workspace
 
 SLUG_LENGTH = 40
@@ -26,7 +26,7 @@ def resolve_baseline(remote: Remote, repository: Repository, base: str) -> Basel
     if git_rules.valid_commit(wanted):
         return _by_commit(remote, wanted)
     if not wanted:
-        return _by_names(remote, ["HEAD"], "its default branch")
+        return _by_default(remote)
     name = wanted.removeprefix("refs/heads/").removeprefix("refs/tags/")
     if not git_rules.valid_branch(name):
         raise BaselineRefused(f"{wanted!r} is no name of a branch or tag.", code="base_malformed", pointer="/base")
@@ -36,6 +36,20 @@ def resolve_baseline(remote: Remote, repository: Repository, base: str) -> Basel
 
 def _prefix(wanted: str) -> str:
     return next((prefix for prefix in ("refs/heads/", "refs/tags/") if wanted.startswith(prefix)), "refs/")
+
+
+def _by_default(remote: Remote) -> Baseline:
+    try:
+        found = default_branch(remote)
+    except RemoteProblem as problem:
+        raise _translated(problem) from None
+    if found is not None:
+        return Baseline(ref=found[0], commit=found[1])
+    if not _ask(remote):
+        raise BaselineRefused(f"{remote.url.text} is empty: it has no commit.", code="repository_empty")
+    raise BaselineRefused(
+        f"The default branch of {remote.url.text} has no commit; name a branch.", code="base_missing", pointer="/base"
+    )
 
 
 def _by_names(remote: Remote, candidates: list[str], shown: str) -> Baseline:

@@ -286,6 +286,21 @@ class TestBaseline:
             house.create()
         assert refused.value.code == "remote_missing"
 
+    def test_the_branch_that_is_the_default_is_frozen_by_name(self, house):
+        assert house.pending().base_ref == "refs/heads/main"
+
+    def test_a_detached_head_is_frozen_as_such(self, house, own_project):
+        own_project.commit({"x": "1"})
+        use(house, own_project.clone)
+        assert house.pending().base_ref == "HEAD"
+
+    def test_a_default_branch_without_commits_is_named_while_others_have_some(self, house, own_project):
+        git(own_project.remote, "symbolic-ref", "HEAD", "refs/heads/unborn")
+        use(house, own_project.remote)
+        with pytest.raises(BaselineRefused) as refused:
+            house.create()
+        assert refused.value.code == "base_missing"
+
     def test_the_baseline_does_not_follow_the_branch(self, house, own_project):
         use(house, own_project.remote)
         task = house.pending(base="main")
