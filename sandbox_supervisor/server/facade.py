@@ -70,4 +70,4 @@ class Supervisor(Protocol):
         """Take the control plane's answer: open or close the gate, cancel, archive, learn of settled deliveries."""
 
     async def wait_urgent(self, timeout: float) -> None:
-        """Return when a heartbeat is due at once (readiness, graph state or attention changed), or after ``timeout`` seconds."""
+        """Return when a heartbeat is due at once (readiness, graph state, attention), or after ``timeout`` seconds."""

@@ -53,7 +53,9 @@ async def serve(
     ``listener`` is bound and listening; ``pem`` is certificate and key. ``started`` is set when requests are answered.
     """
     context = server_context(pem)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by what it accepts: spares 40 ms an answer
+    listener.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # inherited by what it accepts: spares 40 ms an answer
     config = uvicorn.Config(
         build(supervisor, token=token, identity=identity, tempo=tempo),
         http=_impatient(tempo.silence),

@@ -14,10 +14,9 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from sandbox_supervisor.protocol import codec
+from sandbox_supervisor.protocol import codec, stream
 from sandbox_supervisor.protocol.codec import Malformed
 from sandbox_supervisor.protocol.stream import (
-    PATIENCE,
     Ack,
     Credit,
     Health,
@@ -30,6 +29,7 @@ from tasks_app.live.dial import Upstream
 from tasks_app.live.errors import NotYet, Unreachable
 from tasks_app.live.open_stream import open_stream
 
+PATIENCE = stream.PATIENCE
 BROWSER_CREDIT = Credit(events=1_000, bytes=1024 * 1024)  # the most that one socket may have under way
 QUICKEST = 0.25  # seconds before the first further try
 SLOWEST = 5.0

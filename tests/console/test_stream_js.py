@@ -4,12 +4,14 @@ import asyncio
 import json
 import shutil
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from tests.fixtures.waiting import eventually
 
@@ -42,6 +44,9 @@ class Page:
     @property
     def seqs(self) -> list[int]:
         return [seq for entry in self.of("events") for seq in entry["seqs"]]
+
+    def has_reached(self, seq: int) -> bool:
+        return bool(self.seqs) and self.seqs[-1] >= seq
 
     @property
     def states(self) -> list[str]:
@@ -78,6 +83,7 @@ class Script:
         self.sockets: list[ServerConnection] = []
         self.heard: list[list[dict[str, Any]]] = []
         self.refuse: int | None = None
+        self.url = ""
 
     async def serve(self, socket: ServerConnection) -> None:
         self.sockets.append(socket)
@@ -110,13 +116,13 @@ class Script:
 @pytest.fixture
 async def script():
     made = Script()
-    async with serve(made.serve, "127.0.0.1", 0, subprotocols=["console.v1"], close_timeout=1) as server:
+    async with serve(made.serve, "127.0.0.1", 0, subprotocols=[Subprotocol("console.v1")], close_timeout=1) as server:
         made.url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         yield made
 
 
 def snapshot(seq: int = 0, *, epoch: str = "e", part: int = 1, parts: int = 1, **state: Any) -> dict[str, Any]:
-    lists = {"nodes": [], "attempts": [], "requests": []}
+    lists: dict[str, Any] = {"nodes": [], "attempts": [], "requests": []}
     frame = {"type": "snapshot", "epoch": epoch, "seq": seq, "head": seq, "reason": "first"}
     return frame | {"part": part, "parts": parts, "state": lists | state}
 
@@ -202,7 +208,7 @@ async def test_twenty_cuts_in_mid_stream_show_every_event_once(script):
             for following in range(seq + 1, seq + 13 if number <= 20 else 301):
                 await script.say(number, **events(following - 1, following))
             if number <= 20:
-                await eventually(lambda seq=seq, number=number: shown.seqs and shown.seqs[-1] >= seq + number % 12)
+                await eventually(partial(shown.has_reached, seq + number % 12))
                 script.sockets[number - 1].transport.abort()
         await eventually(lambda: shown.seqs[-1] == 300)
     assert shown.seqs == list(range(1, 301))

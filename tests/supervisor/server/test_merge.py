@@ -130,17 +130,16 @@ def test_every_event_is_sent_or_lies_in_a_named_range(shape):
 
 
 def collapsed(entries):
-    kept = []
+    kept: list[tuple[object, ...]] = []
     for entry in entries:
         if not kept or kept[-1][:3] != entry[:3] or entry[0] == "attempt.state":
             kept.append(entry)
     return kept
 
 
-def frame_of(page: Page, *, upto: int, room: Credit = MOST_CREDIT) -> EventsFrame | None:
+def frame_of(page: Page, *, upto: int, room: Credit = MOST_CREDIT) -> EventsFrame:
     made = events_frame(page, epoch="e", prev=0, upto=upto, room=room)
-    if made is None:
-        return None
+    assert made is not None
     assert len(made.data) <= FRAME_LIMIT
     frame = read_server_frame(made.data)
     assert isinstance(frame, EventsFrame)
@@ -164,7 +163,7 @@ def test_a_frame_that_is_cut_covers_only_its_last_event():
 def test_a_merged_page_that_does_not_fit_is_not_cut():
     page = merge([message(1, "a"), state(2, attempt="b.1.1"), message(3, "b")], abridge=False)
     assert [event.seq for event in page.events] == [2, 3]
-    assert frame_of(page, upto=3, room=Credit(events=1, bytes=99999)) is None
+    assert events_frame(page, epoch="e", prev=0, upto=3, room=Credit(events=1, bytes=99999)) is None
     assert frame_of(page, upto=3).merged == (Merged(first=1, last=3, events=2),)
 
 

@@ -1,5 +1,7 @@
 import asyncio
+import contextlib
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -13,7 +15,6 @@ from sandbox_supervisor.protocol.stream import (
     REPLAY,
     Ack,
     CloseCode,
-    ErrorFrame,
     EventsFrame,
     Filter,
     HeartbeatFrame,
@@ -28,15 +29,14 @@ from tests.fixtures.scripted_supervisor import ScriptedSupervisor, served
 from tests.fixtures.stream_client import PATIENCE, Subscriber, connected
 
 
-async def closed_with(socket) -> tuple[int, list[ErrorFrame]]:
+async def closed_with(socket) -> tuple[int, list[dict[str, Any]]]:
     """Read to the end; give the close code and the errors before it."""
-    errors = []
-    try:
+    frames: list[dict[str, Any]] = []
+    with contextlib.suppress(ConnectionClosed):
         async with asyncio.timeout(PATIENCE):
             while True:
-                errors.append(codec.decode(await socket.recv(decode=False), dict))
-    except ConnectionClosed as end:
-        return end.rcvd.code, [error for error in errors if error["type"] == "error"]
+                frames.append(codec.decode(await socket.recv(decode=False), dict[str, Any]))
+    return socket.close_code, [frame for frame in frames if frame["type"] == "error"]
 
 
 async def test_a_client_that_knows_nothing_gets_a_snapshot_then_every_later_event():

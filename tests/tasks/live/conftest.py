@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.typing import Origin
 
 from tests.fixtures.scripted_supervisor import Served
 
@@ -68,7 +69,7 @@ class Web:
         options.setdefault("subprotocols", ["console.v1"])
         async with connect(
             f"ws://127.0.0.1:{self.port}/ws/v1/tasks/{task}/console",
-            origin=origin,
+            origin=Origin(origin) if origin is not None else None,
             additional_headers=headers,
             proxy=None,
             max_size=None,

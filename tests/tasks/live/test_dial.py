@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ async def server() -> AsyncIterator[Served]:
         yield running
 
 
-async def ask(call: Callable, *arguments, **named):
+async def ask(call: Callable[..., Any], *arguments, **named):
     """Call the synchronous client while the loop serves."""
     return await asyncio.wait_for(asyncio.to_thread(call, *arguments, **named), PATIENCE)
 
