@@ -54,7 +54,7 @@ class Follower:
         except ApiProblem as problem:
             if problem.code in {"epoch_changed", "seq_ahead"}:
                 self.after = ""
-            elif problem.status < 500 and problem.status not in {404, 409}:
+            elif problem.status < 500 and problem.status not in {404, 409, 410}:
                 raise
             return False
         for event in page["events"]:
