@@ -16,7 +16,10 @@ const stream = createStream({
   open: headers ? (address, protocol) => new WebSocket(address, { protocols: [protocol], headers }) : undefined,
   onSnapshot: (state, about) => say("snapshot", { state, about }),
   onEvents: async (events, about) => {
-    if (options.slow) await pause(options.slow);
+    if (options.slow) {
+      say("showing", {});
+      await pause(options.slow);
+    }
     if (options.broken && events.some((event) => event.seq === options.broken)) {
       options.broken = 0;
       throw new Error("cannot show this");

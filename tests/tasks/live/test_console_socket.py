@@ -28,6 +28,8 @@ from tests.fixtures.stream_client import Subscriber
 
 PATIENCE = 20.0
 
+pytestmark = pytest.mark.xdist_group("daphne")  # one daphne is enough
+
 
 async def close_code(socket) -> tuple[int, str]:
     """Read to the end; give the code and the code word of the last error frame."""
