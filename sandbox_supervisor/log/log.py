@@ -29,9 +29,10 @@ class Log:
     def __init__(self, folder: Path, lock: int, writer: Writer, *, attempt_log: int) -> None:
         self._lock = lock
         self._writer = writer
+        self._keeper = writer.keeper
         self._moved: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        writer.on_move = self._on_move
+        writer.keeper.on_move = self._on_move
         self.outputs = OutputStore(folder / "outputs", cap=attempt_log)
         self.artefacts = ArtefactStore(folder / "artefacts")
 
@@ -40,7 +41,8 @@ class Log:
         """Lock the folder, create or check the log, count one more boot.
 
         Raises AlreadyLocked, StorageCorrupt. With ``damaged_ok`` a damaged log opens for reading: ``damage`` says what
-        is wrong, reads give what can still be read, commits raise StorageCorrupt.
+        is wrong, reads give what can still be read, commits raise StorageCorrupt. One of which nothing can be read
+        raises all the same.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = _lock(folder)
@@ -55,45 +57,45 @@ class Log:
 
     @property
     def epoch(self) -> str:
-        return self._writer.facts.epoch
+        return self._keeper.facts.epoch
 
     @property
     def boot(self) -> int:
         """How often this log was opened, this time included."""
-        return self._writer.facts.boot
+        return self._keeper.facts.boot
 
     @property
     def created(self) -> bool:
         """True when this opening made the log."""
-        return self._writer.facts.boot == 1
+        return self._keeper.facts.boot == 1
 
     @property
     def alive_until(self) -> float | None:
         """Instant of the last commit of the supervisor before this one; None when there was none."""
-        return self._writer.facts.alive_until
+        return self._keeper.facts.alive_until
 
     @property
     def same_boot(self) -> bool:
         """False when the machine was rebooted since the last commit."""
-        return self._writer.facts.same_boot
+        return self._keeper.facts.same_boot
 
     @property
     def damage(self) -> str | None:
         """What is wrong with the log; then it only reads."""
-        return self._writer.damage
+        return self._keeper.damage
 
     @property
     def full(self) -> bool:
         """The disk is full: state commits live off the ballast, output waits."""
-        return self._writer.full
+        return self._keeper.full
 
     def head(self) -> Head:
         """Give the newest committed event."""
-        return self._writer.told_head
+        return self._keeper.told_head
 
     def durable_head(self) -> Head:
         """Give the newest event that survives the machine's death, too: the one to report to the control plane."""
-        return self._writer.durable_head
+        return self._keeper.durable_head
 
     # --- blocking, for the start ---
 
@@ -103,7 +105,7 @@ class Log:
 
     def verify(self, *, full: bool = True) -> None:
         """Check the log, everything or as at a start. Raises StorageCorrupt."""
-        self._writer.check(full=full).result()
+        self._ask(lambda _: self._keeper.check(full=full)).result()
 
     # --- asynchronous ---
 
@@ -162,12 +164,12 @@ class Log:
 
     async def wait_space(self, timeout: float) -> bool:
         """Return True as soon as the disk is not full, False after ``timeout`` seconds."""
-        return await asyncio.to_thread(self._writer.has_space.wait, timeout)
+        return await asyncio.to_thread(self._keeper.has_space.wait, timeout)
 
     async def acknowledge(self, head: Head) -> None:
         """Take note of the head that the control plane knows. Raises StorageCorrupt when this log does not contain it;
         then the log refuses every further commit."""
-        await asyncio.wrap_future(self._writer.acknowledge(head))
+        await asyncio.wrap_future(self._ask(lambda _: self._keeper.acknowledged(head)))
 
     async def close(self) -> None:
         """Finish what is queued, checkpoint and unlock. Repeating is safe."""

@@ -10,15 +10,15 @@ from sandbox_supervisor.log.chain import ChangeRecord, EventRecord
 from sandbox_supervisor.log.database import Database
 from sandbox_supervisor.log.errors import StorageCorrupt
 
-TAIL_EVENTS = 20_000
-TAIL_CHANGES = 2_000
-QUICK_CHECK_BYTES = 64 * 1024 * 1024
+TAIL_EVENTS = 5_000
+TAIL_CHANGES = 1_000
+QUICK_CHECK_BYTES = 16 * 1024 * 1024
 
 
 def verify_start(database: Database, anchor: Position | None, size: int) -> None:
     """Check the anchor, every row, and the newest events and transitions. Raises StorageCorrupt.
 
-    ``size`` is the database file's; SQLite's own check is left out above 64 MiB.
+    ``size`` is the database file's; SQLite's own check is left out above 16 MiB.
     """
     if size <= QUICK_CHECK_BYTES:
         _pragma(database.connection, "quick_check(1)")

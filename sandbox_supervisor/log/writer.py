@@ -1,77 +1,42 @@
-"""The thread that owns the database: it groups what is queued into transactions, syncs, and writes the anchor."""
+"""The thread that owns the database: whatever is queued becomes a group, groups become transactions."""
 
-import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from sandbox_supervisor.graph.rows import Change, NewEvent
-from sandbox_supervisor.log import boot, crashpoints, schema, verify
-from sandbox_supervisor.log.anchor import Anchor
-from sandbox_supervisor.log.boot import Facts
-from sandbox_supervisor.log.crashpoints import Point
+from sandbox_supervisor.graph.rows import Change
 from sandbox_supervisor.log.database import Committed, Database
-from sandbox_supervisor.log.errors import StorageCorrupt, StorageFull
-from sandbox_supervisor.log.group import Ask, Commit, Item, is_full, write_group
-from sandbox_supervisor.log.space import Ballast
-from sandbox_supervisor.protocol.events import EventKind
-from sandbox_supervisor.protocol.messages import Head
+from sandbox_supervisor.log.group import Ask, Commit, Item
+from sandbox_supervisor.log.keeper import Keeper
 
 T = TypeVar("T")
 GROUP = 256  # commits in one transaction
 GROUP_SECONDS = 0.01  # gathering what is queued takes no longer
-IDLE = 2.0  # seconds without work before the write-ahead log is emptied
-RECHECK = 1.0  # seconds between looks at a full disk
-WAL_LIMIT = 64 * 1024 * 1024
-KEPT_WAL = "log.sqlite3-wal.damaged"
-
-
-def _label() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Writer:
-    """Everything in here but ``ask``, ``commit``, ``check``, ``acknowledge`` and ``stop`` runs in the thread."""
-
-    facts: Facts
-    told_head: Head  # what others may know of: durable where durability was asked for
-    durable_head: Head  # what survives the machine, too
-    _database: Database
-    _connection: sqlite3.Connection | None = None
+    """``keeper`` is touched by the thread only, but for its attributes, which may be read."""
 
     def __init__(self, folder: Path, *, damaged_ok: bool) -> None:
-        self._folder = folder
+        self.keeper = Keeper(folder)
+        self._damaged_ok = damaged_ok
         self._queue: SimpleQueue[Item | None] = SimpleQueue()
-        self._anchor = Anchor(folder / "anchor")
-        self._ballast = Ballast(folder / "ballast")
         self._door = threading.Lock()
         self._closed = False
         self._opened: Future[None] = Future()
-        self._damaged_ok = damaged_ok
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._dirty = False  # the write-ahead log holds something
-        self.on_move: Callable[[], None] = lambda: None
-        self.damage: str | None = None
-        self.full = False
-        self.has_space = threading.Event()
-        self.has_space.set()
 
     @classmethod
     def start(cls, folder: Path, *, damaged_ok: bool) -> "Writer":
-        """Open the log in its own thread. Raises StorageCorrupt."""
+        """Open the log in its own thread. Raises StorageCorrupt, StorageFull."""
         writer = cls(folder, damaged_ok=damaged_ok)
         writer._thread.start()
         writer._opened.result()
         return writer
-
-    # --- called from anywhere ---
 
     def ask(self, question: Callable[[Database], T]) -> "Future[T]":
         """Answer a question in the thread."""
@@ -85,20 +50,6 @@ class Writer:
         self._enqueue(item)
         return item.future
 
-    def _enqueue(self, item: Item) -> None:
-        with self._door:
-            if self._closed:
-                raise RuntimeError("the log is closed")
-            self._queue.put(item)
-
-    def check(self, *, full: bool) -> "Future[None]":
-        """Verify everything, or as at a start."""
-        return self.ask(lambda _: self._check(full=full))
-
-    def acknowledge(self, head: Head) -> "Future[None]":
-        """Compare with the head that the control plane knows."""
-        return self.ask(lambda database: self._acknowledged(database, head))
-
     def stop(self) -> None:
         """Finish what is queued and close."""
         with self._door:
@@ -106,84 +57,38 @@ class Writer:
             self._queue.put(None)
         self._thread.join()
 
+    def _enqueue(self, item: Item) -> None:
+        with self._door:
+            if self._closed:
+                raise RuntimeError("the log is closed")
+            self._queue.put(item)
+
     # --- the thread ---
 
     def _run(self) -> None:
         try:
-            self._open()
+            self.keeper.open(damaged_ok=self._damaged_ok)
         except BaseException as error:  # noqa: BLE001 (the opener gets it)
-            self._abandon()
+            self.keeper.abandon()
             self._opened.set_exception(error)
             return
         self._opened.set_result(None)
         while self._round():
             pass
-        self._close()
-
-    def _open(self) -> None:
-        scarce = self._ballast.is_needed() and self._ballast.release()
-        try:
-            self._connection = schema.connect(self._folder / "log.sqlite3")
-            self._open_checked(self._connection)
-            if scarce:
-                self._say_full()
-            elif self.damage is None:
-                self._ballast.hold()
-        except sqlite3.DatabaseError as error:
-            if is_full(error):
-                raise StorageFull("no space to open the log") from None
-            raise StorageCorrupt(f"SQLite finds: {error}") from None
-
-    def _abandon(self) -> None:
-        """Let go of what a failed opening holds."""
-        self._keep_wal()
-        if self._connection is not None:
-            self._connection.close()
-        self._anchor.close()
-
-    def _keep_wal(self) -> None:
-        """Copy the write-ahead log of a damaged log aside: SQLite empties it when the connection is closed."""
-        wal = self._folder / "log.sqlite3-wal"
-        with suppress(OSError):
-            if wal.stat().st_size and not (self._folder / KEPT_WAL).exists():
-                shutil.copyfile(wal, self._folder / KEPT_WAL)
-
-    def _open_checked(self, connection: sqlite3.Connection) -> None:
-        meta = boot.read_or_create(connection)
-        self._database = Database(connection, meta["epoch"], _label)
-        self._tell()
-        self.durable_head = self.told_head
-        try:
-            self._check(full=False)
-        except StorageCorrupt as error:
-            if not self._damaged_ok:
-                raise
-            self.damage = str(error)
-            self.facts = boot.facts(meta, boot=int(meta["boot"]))
-            return
-        self.facts = boot.count(connection, meta)
-        self._write_anchor()
-        self._dirty = True
+        self.keeper.close()
 
     def _round(self) -> bool:
         """Do what is queued, or what is due when nothing is. False when it is time to close."""
         try:
-            items = self._gather(self._queue.get(timeout=self._patience()))
+            items = self._gather(self._queue.get(timeout=self.keeper.patience()))
         except Empty:
-            self._rest()
+            self.keeper.rest()
             return True
-        commits = [item for item in items if isinstance(item, Commit)]
-        if commits:
-            self._commit(commits)
+        self.keeper.commit([item for item in items if isinstance(item, Commit)])
         for item in items:
             if isinstance(item, Ask):
-                item.answer(self._database)
+                item.answer(self.keeper.database)
         return None not in items
-
-    def _patience(self) -> float | None:
-        if self.full:
-            return RECHECK
-        return IDLE if self._dirty else None
 
     def _gather(self, first: Item | None) -> list[Item | None]:
         items = [first]
@@ -194,149 +99,3 @@ class Writer:
             except Empty:
                 break
         return items
-
-    def _rest(self) -> None:
-        if self.full:
-            self._look_for_space()
-        elif self._dirty:
-            self._checkpoint()
-
-    # --- commits ---
-
-    def _commit(self, commits: list[Commit]) -> None:
-        commits = [item for item in commits if item.future.set_running_or_notify_cancel()]
-        if self.damage is not None:
-            _refuse(commits, StorageCorrupt(self.damage))
-        elif self.full:
-            self._commit_in_need(commits)
-        elif not self._try(commits):
-            self._release_ballast()
-            self._commit_in_need(commits)
-
-    def _commit_in_need(self, commits: list[Commit]) -> None:
-        """While the disk is full, what is left of the ballast is for transitions; output waits."""
-        _refuse([item for item in commits if not item.durable], StorageFull("no space is left for output"))
-        commits = [item for item in commits if item.durable]
-        if not self._try(commits):
-            _refuse(commits, StorageFull("no space is left"))
-
-    def _try(self, commits: list[Commit]) -> bool:
-        """Commit a group and tell those who wait. False when there is no space for it; then nothing was stored."""
-        if not commits:
-            return True
-        durable = any(item.durable for item in commits)
-        before = self._database.head
-        try:
-            results = write_group(self._database, commits, durable=durable)
-        except Exception as error:  # noqa: BLE001 (the thread has to live on and say so)
-            self._database.head = before
-            if is_full(error):
-                return False
-            _refuse(commits, self._break(error))
-            return True
-        try:
-            if durable:
-                self._write_anchor()
-        except OSError as error:
-            _refuse(commits, self._break(error))
-            return True
-        self._told(commits, results)
-        return True
-
-    def _write_anchor(self) -> None:
-        """Everything up to the head is synced: say so beside the database."""
-        position = self._database.head.position(self._database.epoch)
-        self._anchor.write(position)
-        self.durable_head = Head(seq=position.seq, chain=position.chain)
-        crashpoints.hit(Point.AFTER_ANCHOR)
-
-    def _break(self, error: Exception) -> StorageCorrupt:
-        """Write nothing any more: after a failed sync nobody knows what the disk holds."""
-        self.damage = f"writing failed: {error}"
-        return StorageCorrupt(self.damage)
-
-    def _told(self, commits: list[Commit], results: list[Committed | Exception]) -> None:
-        self._dirty = True
-        self._tell()
-        for item, result in zip(commits, results, strict=True):
-            item.tell(result)
-        self.on_move()
-        self._limit_wal()
-
-    def _tell(self) -> None:
-        head = self._database.head
-        self.told_head = Head(seq=head.seq, chain=head.chain.hex())
-
-    # --- space ---
-
-    def _release_ballast(self) -> None:
-        """Give back the space that was kept for this."""
-        if self._ballast.release():
-            self._say_full()
-
-    def _say_full(self) -> None:
-        self.full = True
-        self.has_space.clear()
-        self._try([_notice(EventKind.STORAGE_FULL)])
-
-    def _look_for_space(self) -> None:
-        if not self._ballast.hold():
-            return
-        self.full = False
-        self._try([_notice(EventKind.STORAGE_RECOVERED)])
-        self.has_space.set()
-
-    def _limit_wal(self) -> None:
-        try:
-            size = (self._folder / "log.sqlite3-wal").stat().st_size
-        except FileNotFoundError:
-            return
-        if size >= WAL_LIMIT:
-            self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        crashpoints.hit(Point.BEFORE_CHECKPOINT)
-        self._dirty = False
-        try:
-            self._database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            crashpoints.hit(Point.AFTER_CHECKPOINT)
-            self._write_anchor()
-        except sqlite3.OperationalError:
-            return  # no space for it: the next one may succeed
-        except OSError as error:
-            self._break(error)
-
-    # --- checks ---
-
-    def _check(self, *, full: bool) -> None:
-        try:
-            if full:
-                verify.verify_all(self._database, self._anchor.read())
-            else:
-                size = (self._folder / "log.sqlite3").stat().st_size
-                verify.verify_start(self._database, self._anchor.read(), size)
-        except (sqlite3.DatabaseError, TypeError, ValueError) as error:
-            raise StorageCorrupt(f"the log cannot be read: {error}") from None
-
-    def _acknowledged(self, database: Database, head: Head) -> None:
-        found = database.event_chain(head.seq)
-        if found is None or (head.seq and found.hex() != head.chain):
-            self.damage = f"event {head.seq}, which the control plane knows, is not in this log"
-            raise StorageCorrupt(self.damage)
-
-    def _close(self) -> None:
-        if self.damage is None:
-            self._checkpoint()
-        else:
-            self._keep_wal()
-        self._database.connection.close()
-        self._anchor.close()
-
-
-def _refuse(commits: list[Commit], error: Exception) -> None:
-    for item in commits:
-        item.tell(error)
-
-
-def _notice(kind: EventKind) -> Commit:
-    return Commit(Change(events=(NewEvent(kind=kind),)), durable=True)

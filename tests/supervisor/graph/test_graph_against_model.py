@@ -129,7 +129,7 @@ class Both:
             self.model.finish(key, "interrupted")
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.data())
 def test_kernel_and_model_agree_on_every_schedule(made, data):
     both = Both(*made)
@@ -142,7 +142,7 @@ def test_kernel_and_model_agree_on_every_schedule(made, data):
         both.happen(what, which, number, data.draw(st.booleans()))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.data())
 def test_every_schedule_comes_to_an_end_and_its_transitions_rebuild_the_rows(made, data):
     both = Both(*made)
@@ -156,7 +156,7 @@ def test_every_schedule_comes_to_an_end_and_its_transitions_rebuild_the_rows(mad
     assert replayed(both.play.changes) == both.play.state
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs(), st.data())
 def test_a_rerun_never_touches_an_ancestor_or_a_sibling(made, data):
     both = Both(*made)

@@ -319,7 +319,7 @@ async def test_the_durable_head_is_the_last_synced_event(log):
 
 
 async def test_an_idle_log_makes_everything_durable_and_empties_its_write_ahead_log(log, folder, monkeypatch):
-    monkeypatch.setattr("sandbox_supervisor.log.writer.IDLE", 0.05)
+    monkeypatch.setattr("sandbox_supervisor.log.keeper.IDLE", 0.05)
     await log.commit(events("output"), durable=False)
     for _ in range(200):
         if log.durable_head() == log.head() and not (folder / "log.sqlite3-wal").stat().st_size:
@@ -330,7 +330,7 @@ async def test_an_idle_log_makes_everything_durable_and_empties_its_write_ahead_
 
 
 async def test_a_big_write_ahead_log_is_emptied_at_its_limit(log, folder, monkeypatch):
-    monkeypatch.setattr("sandbox_supervisor.log.writer.WAL_LIMIT", 1_000_000)
+    monkeypatch.setattr("sandbox_supervisor.log.keeper.WAL_LIMIT", 1_000_000)
     for _ in range(40):
         await log.commit(events("x" * 100_000), durable=False)
         assert (folder / "log.sqlite3-wal").stat().st_size < 1_300_000
