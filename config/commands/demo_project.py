@@ -7,8 +7,8 @@ from pathlib import Path
 from config.commands.processes import Layout
 
 BRIEF = """\
-Recipes should be usable for another number of servings, and several recipes should give one shopping list. Keep amounts exact, and add
-tests for both.
+Recipes should be usable for another number of servings, and several recipes should give one shopping list. Keep
+amounts exact, and add tests for both.
 """
 
 
