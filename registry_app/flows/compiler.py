@@ -55,7 +55,12 @@ def compile_flow(source: str | bytes) -> CompiledFlow | list[Problem]:
     document = read_document(source)
     if isinstance(document, list):
         return sorted(document, key=_place)
-    outcome = _compile(document)
+    return compile_document(document)
+
+
+def compile_document(document: Document) -> CompiledFlow | list[Problem]:
+    """Like ``compile_flow``, for a document that was read before."""
+    outcome = _compile(document.data)
     if isinstance(outcome, CompiledFlow):
         return outcome
     return sorted({document.problem(finding) for finding in outcome}, key=_place)
@@ -83,8 +88,7 @@ def _is_harmless(finding: Finding) -> bool:
     return finding.code in {"unknown_key", "not_supported_yet"} and not {"when", "result"}.intersection(finding.path)
 
 
-def _compile(document: Document) -> CompiledFlow | list[Finding]:
-    data = document.data
+def _compile(data: Any) -> CompiledFlow | list[Finding]:
     findings = check_shape(data)
     if not isinstance(data, dict):
         return findings
@@ -115,15 +119,17 @@ def _draft(data: Mapping[str, Any], shape: list[Finding]) -> tuple[Draft, list[F
         one = sketch(path, raw, node)
         if one is not None:
             sketches.append(one)
-    inputs = data.get("inputs")
-    draft, duplicates = gather(sketches, inputs if isinstance(inputs, dict) else {})
-    return draft, [*findings, *duplicates, *_inputs(draft.inputs, broken)]
+    given = data.get("inputs")
+    inputs = given if isinstance(given, dict) else {}
+    usable = {name: schema if ("inputs", name) not in broken else {} for name, schema in inputs.items()}
+    draft, duplicates = gather(sketches, usable)
+    return draft, [*findings, *duplicates, *_inputs(usable)]
 
 
-def _inputs(inputs: Mapping[str, Any], broken: set[tuple[str | int, ...]]) -> Iterator[Finding]:
+def _inputs(inputs: Mapping[str, Any]) -> Iterator[Finding]:
     """A default must be a value that the input allows."""
     for name, schema in inputs.items():
-        if ("inputs", name) in broken or "default" not in schema:
+        if "default" not in schema:
             continue
         for error in Draft202012Validator(schema).iter_errors(schema["default"]):
             message = f"The default does not fit the input's own {error.validator}."

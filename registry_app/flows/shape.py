@@ -111,6 +111,8 @@ def _pattern(error: Any, path: Path) -> Iterator[Finding]:
 
 
 def _one_of(error: Any, path: Path) -> Iterator[Finding]:
+    if not isinstance(error.instance, dict):
+        return  # its type is a finding of its own
     alternatives = [key for branch in error.validator_value for key in branch["required"]]
     present = [key for key in alternatives if key in error.instance]
     found = f"here: {', '.join(present)}" if present else "here is none"
@@ -121,9 +123,9 @@ def _one_of(error: Any, path: Path) -> Iterator[Finding]:
 def _any_of(error: Any, path: Path) -> Iterator[Finding]:
     """Explain the branch that was meant, if the kind of value tells which; else say what there is to choose from."""
     meant = [inner for inner in error.context or () if inner.validator not in ("type", "enum") or inner.path]
-    if isinstance(error.instance, dict | list) and meant:
-        for inner in meant:
-            yield from _explain(inner)
+    explained = [finding for inner in meant for finding in _explain(inner)]
+    if isinstance(error.instance, dict | list) and explained:
+        yield from explained
         return
     choices = [value for inner in error.context or () if inner.validator == "enum" for value in inner.validator_value]
     hint = guess(error.instance, choices) if isinstance(error.instance, str) and choices else _hint(error)

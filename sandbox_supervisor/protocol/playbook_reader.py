@@ -179,7 +179,7 @@ def _permission(value: Any) -> Permission:
 def _flood(value: Any) -> Flood:
     fields = _mapping(value, allowed=("bytes", "stream"), required=("bytes",))
     stream = fields.get("stream", Stream.MESSAGE)
-    if stream not in set(Stream):
+    if stream not in tuple(Stream):
         raise _Wrong(f"a stream is one of {', '.join(Stream)}", "stream")
     return Flood(size=_integer(fields["bytes"], "bytes", low=1, high=MAX_FLOOD), stream=Stream(stream))
 

@@ -1,0 +1,71 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+UGLY = "import sys\nimport os\nx = {  'a':1 }\nprint( os,sys,x )\n"
+NEAT = 'import os\nimport sys\n\nx = {"a": 1}\nprint(os, sys, x)\n'
+
+
+def tidy(tmp_path: Path, files: dict[str, str]):
+    tree = tmp_path / "tree"
+    for name, text in files.items():
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *command], cwd=tree, check=True)
+    commit = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "x"]
+    subprocess.run(["git", *commit], cwd=tree, check=True)
+    result = tmp_path / "result.json"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(tmp_path), "CAISSON_RESULT": str(result), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-P", "-m", "sandbox_supervisor", "tidy"]
+    done = subprocess.run(argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return tree, json.loads(result.read_text())
+
+
+def test_code_is_formatted_and_imports_are_sorted(tmp_path):
+    tree, result = tidy(tmp_path, {"a.py": UGLY, "b.py": NEAT})
+    assert (tree / "a.py").read_text() == NEAT
+    assert result == {"changed": 1, "reason": ""}
+
+
+def test_tidy_code_is_left_alone(tmp_path):
+    _, result = tidy(tmp_path, {"a.py": NEAT})
+    assert result["changed"] == 0
+
+
+def test_the_projects_own_settings_are_used(tmp_path):
+    tree, _ = tidy(tmp_path, {"a.py": UGLY, "pyproject.toml": "[tool.ruff.format]\nquote-style = 'single'\n"})
+    assert "{'a': 1}" in (tree / "a.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "settings", ["[tool.ruff]\nno-such-setting = 1\n", "[tool.ruff]\nrequired-version = '==0.0.1'\n"]
+)
+def test_settings_that_ruff_cannot_use_are_left_out(tmp_path, settings):
+    tree, _ = tidy(tmp_path, {"a.py": UGLY, "pyproject.toml": settings})
+    assert (tree / "a.py").read_text() == NEAT
+
+
+def test_files_that_are_no_python_of_today_stay_and_are_mentioned(tmp_path):
+    tree, result = tidy(tmp_path, {"old.py": "print 'hello'\n", "a.py": UGLY})
+    assert (tree / "old.py").read_text() == "print 'hello'\n"
+    assert result["changed"] == 1
+    assert "left alone" in result["reason"]
+
+
+def test_notebooks_are_left_alone_and_no_cache_is_left_behind(tmp_path):
+    notebook = (
+        '{"cells": [{"cell_type": "code", "source": ["x=1"], "metadata": {}, "outputs": [], "execution_count": null}], '
+    )
+    notebook += '"metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    tree, result = tidy(tmp_path, {"n.ipynb": notebook, "a.py": NEAT})
+    assert result["changed"] == 0
+    assert sorted(path.name for path in tree.iterdir()) == [".git", "a.py", "n.ipynb"]
