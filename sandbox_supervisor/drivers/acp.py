@@ -22,7 +22,6 @@ from sandbox_supervisor.protocol.states import FailureClass
 
 PROTOCOL_VERSION = 1
 HANDSHAKE = 120.0  # seconds for initialize and session/new: some agents fetch and compile first
-EXIT_PATIENCE = 2.0  # seconds that an agent gets to exit after its input was closed
 DRAIN = 0.5  # seconds for what an agent that has exited left in its standard error
 AUTH_REQUIRED = -32000
 _CHUNK = 64 * 1024
@@ -40,6 +39,7 @@ class Job:
     result_file: str
     result_schema: dict[str, Any] | None = None
     permissions: str = "ask"
+    exit_patience: float = 2.0  # seconds that an agent gets to exit after its input was closed
     meta: dict[str, Any] | None = None  # for the scripted agent
 
 
@@ -258,7 +258,7 @@ class Session:
         self._close_input()
         if self._process is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), EXIT_PATIENCE)
+                await asyncio.wait_for(self._process.wait(), self.job.exit_patience)
 
     def _close_input(self) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -268,7 +268,7 @@ class Session:
         if self._process is None:
             return None
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), EXIT_PATIENCE)
+            await asyncio.wait_for(self._process.wait(), self.job.exit_patience)
         return self._process.returncode
 
     async def _ended(self, report: Report) -> None:

@@ -75,6 +75,7 @@ def job_of(order: dict[str, Any]) -> Job:
         result_file=order["result_file"],
         result_schema=order.get("result_schema"),
         permissions=order.get("permissions", "ask"),
+        exit_patience=float(order["exit_patience"]),
         meta=meta,
     )
 

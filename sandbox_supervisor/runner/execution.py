@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -103,26 +104,30 @@ class Execution:
             theirs.close()
             for fd in fds.values():
                 os.close(fd)
-        reader, self._control = await asyncio.open_connection(sock=ours)
         for stream, source in readers.items():
             self._pumps.append(asyncio.create_task(self._pump(stream, source), name=f"{self.plan.attempt}:{stream}"))
-        self._order(fds)
         try:
             async with asyncio.timeout(BIRTH):
+                reader, self._control = await asyncio.open_connection(sock=ours)
+                self._order(fds)
                 identity = json.loads(await reader.readline())["identity"]
         except (TimeoutError, ValueError, KeyError):
-            await self._abandon()
+            await self._abandon(ours)
             raise RunnerRefused("spawn_failed", "the shim did not report itself") from None
+        except BaseException:  # the supervisor went away meanwhile
+            await self._abandon(ours)
+            raise
         self.identity = Identity(**identity)
         self._tasks.append(asyncio.create_task(self._listen(reader), name=f"{self.plan.attempt}:shim"))
         self._tasks.append(asyncio.create_task(self._finish(), name=f"{self.plan.attempt}:finish"))
         return self.identity
 
-    def _streams(self) -> tuple[dict[str, int], dict[str, Any]]:
+    def _streams(self) -> tuple[dict[str, int], dict[str, FileIO]]:
         """Open what the program writes to: descriptor number → our number for the shim, and our reading ends."""
         out, out_theirs = os.pipe()
         err, err_theirs = os.pipe()
-        fds, readers = {"1": out_theirs, "2": err_theirs}, {"stdout": out, "stderr": err}
+        fds = {"1": out_theirs, "2": err_theirs}
+        readers = {"stdout": os.fdopen(out, "rb", buffering=0), "stderr": os.fdopen(err, "rb", buffering=0)}
         if self.plan.spawn.kind is SpawnKind.DRIVER:
             ours, theirs = socket.socketpair()
             self._host = HostLine(ours)
@@ -141,15 +146,18 @@ class Execution:
         if self._control is not None and not self._control.is_closing():
             self._control.write(json.dumps(word).encode() + b"\n")
 
-    async def _abandon(self) -> None:
-        """Give up a shim that never reported: it has run nothing."""
-        assert self._shim is not None  # noqa: S101  # started two lines before
-        self._shim.kill()
-        await asyncio.to_thread(children.wait, self._shim)
-        for pump in self._pumps:
-            pump.cancel()
+    async def _abandon(self, control: socket.socket) -> None:
+        """Give up a shim that was never told to go: it has run nothing, and ends with its control stream."""
         if self._control is not None:
             self._control.close()
+        control.close()
+        if self._shim is not None:
+            self._shim.kill()
+            await asyncio.to_thread(children.wait, self._shim)
+        self._ending.set()
+        self.phase = Phase.EMPTY
+        self.empty.set()
+        await self.forget()
 
     def go(self) -> None:
         """Let the program run. Raises RunnerRefused unless the shim waits for it."""
@@ -162,10 +170,10 @@ class Execution:
 
     # --- what comes out ----------------------------------------------------------------------------------------------
 
-    async def _pump(self, stream: str, fd: int) -> None:
+    async def _pump(self, stream: str, pipe: FileIO) -> None:
         """Pass bytes on as they come; a reader that is slow makes the process wait in its write."""
         reader = asyncio.StreamReader(limit=CHUNK)
-        with os.fdopen(fd, "rb", buffering=0) as pipe:
+        with pipe:
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(reader), pipe
             )

@@ -110,7 +110,7 @@ class RunnerLink(Protocol):
 
     async def commit(self, attempt: str, *, message: str, base_commit: str) -> CommittedTree:
         """Commit what is uncommitted (untracked too, ignored not) on top of the attempt's HEAD, with our author and a
-        date of its own rules, and pack all that ``base_commit`` lacks. No config, hook or filter of the tree takes part."""
+        fixed date, and pack all that ``base_commit`` lacks. No config, hook or filter of the tree takes part."""
 
     async def artefacts(self, attempt: str, rules: tuple[tuple[str, str], ...], quota: int) -> list[FoundArtefact]:
         """Find declared paths (glob, name) and files in the artefact folder; regular files only, no link followed."""

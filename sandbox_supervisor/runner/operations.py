@@ -74,12 +74,7 @@ class Operations:
             lambda: self._alone(attempt, snapshots.changed_since_birth, folder, self.place.repo),
         )
         self.executions[attempt] = execution
-        try:
-            identity = await execution.start()
-        except RunnerRefused:
-            del self.executions[attempt]
-            raise
-        return codec.plain(identity), b""
+        return codec.plain(await execution.start()), b""
 
     def _plan(self, attempt: str, folder: Folder, spawn: Spawn) -> Plan:
         place = self.place
@@ -93,7 +88,7 @@ class Operations:
             argv=(*prefix, *program(spawn)),
             env=env if spawn.kind is SpawnKind.COMMAND else env | _driver_env(),
             cwd=folder.tree,
-            job=job_of(spawn, folder, env),
+            job=job_of(spawn, folder, env, exit_patience=place.ladder.close),
             wrappers=isolation.WRAPPERS if prefix else 0,
             limits={"data": place.memory, "nice": 5},
             ladder=place.ladder,

@@ -23,9 +23,10 @@ def program(spawn: Spawn) -> tuple[str, ...]:
     return (*_EXEC, *spawn.argv)
 
 
-def job_of(spawn: Spawn, folder: Folder, env: dict[str, str]) -> dict[str, Any]:
+def job_of(spawn: Spawn, folder: Folder, env: dict[str, str], *, exit_patience: float) -> dict[str, Any]:
     """Give the driver host's job; empty for a command. ``env`` is the agent's whole environment."""
     if spawn.kind is SpawnKind.COMMAND:
         return {}
     order: dict[str, Any] = codec.plain(spawn)
-    return order | {"env": env, "cwd": str(folder.tree), "result_file": str(folder.result)}
+    more = {"cwd": str(folder.tree), "result_file": str(folder.result), "exit_patience": exit_patience}
+    return order | {"env": env} | more

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,16 @@ async def serve(place: Place, nonce: str) -> bool:
     except (wire.WireError, ConnectionError, OSError):
         pass
     finally:
-        await asyncio.shield(service.end())
+        await _unhurried(service.end())
     return True
+
+
+async def _unhurried(work: Coroutine[Any, Any, None]) -> None:
+    """Carry ``work`` out to its end, however often this task is cancelled meanwhile."""
+    task = asyncio.create_task(work, name="end")
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
 
 
 async def _connect(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -132,8 +142,10 @@ class _Service:
     async def end(self) -> None:
         """Kill every tree and wait for the proof; calls under way are given up."""
         self.line.close()
-        for task in self._calls:
+        calls = list(self._calls)
+        for task in calls:
             task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
         await self._operations.kill_all()
 
 

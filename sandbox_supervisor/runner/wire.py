@@ -1,6 +1,7 @@
 """Frames of the ``ctl`` socket and the driver host's line: a JSON header and bytes, both length-prefixed and capped."""
 
 import asyncio
+import json
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,11 @@ class Frame:
 
 
 def pack(header: dict[str, Any], payload: bytes = b"") -> bytes:
-    """Give the bytes of one frame."""
-    head = msgspec.json.encode(header)
+    """Give the bytes of one frame. Names that are no UTF-8 get replacement characters."""
+    try:
+        head = msgspec.json.encode(header)
+    except UnicodeEncodeError:
+        head = json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
     return _LENGTHS.pack(len(head), len(payload)) + head + payload
 
 

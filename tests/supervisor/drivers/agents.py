@@ -20,12 +20,16 @@ def wait(number):
 def cancelled(message): pass
 def initialize(message): send(id=message["id"], result={"protocolVersion": 1, "agentInfo": {"name": "test"}})
 def new(message): send(id=message["id"], result={"sessionId": "s"})
+def authenticate(message): send(id=message["id"], result={})
 def done(message, stop="end_turn", **more): send(id=message["id"], result={"stopReason": stop, **more})
 def prompt(message): text("hello"); done(message)
 {{BODY}}
 for line in sys.stdin:
     message = json.loads(line)
-    handler = {"initialize": initialize, "session/new": new, "session/prompt": prompt, "session/cancel": cancelled}
+    handler = {
+        "initialize": initialize, "authenticate": authenticate, "session/new": new, "session/prompt": prompt,
+        "session/cancel": cancelled,
+    }
     handler[message["method"]](message) if message.get("method") in handler else None
 """
 

@@ -1,7 +1,7 @@
 """An agent written with the public ``agent-client-protocol`` package, for comparison."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from acp import (
     PROTOCOL_VERSION,
@@ -17,7 +17,7 @@ from acp import (
 from acp.schema import PermissionOption, ToolCallUpdate
 
 
-class Echo(Agent):
+class Echo:
     def on_connect(self, conn: Any) -> None:
         self.client = conn
 
@@ -42,4 +42,4 @@ class Echo(Agent):
 
 
 if __name__ == "__main__":
-    asyncio.run(run_agent(Echo()))
+    asyncio.run(run_agent(cast("Agent", Echo())))

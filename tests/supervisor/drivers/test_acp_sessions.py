@@ -1,15 +1,17 @@
 """Sessions with agents of every kind: those that keep to the protocol, those that deviate, those that attack."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from sandbox_supervisor.drivers import acp
 from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
 from tests.supervisor.drivers.agents import agent
-from tests.supervisor.runner.stage import ATTEMPT, Ran, Stage, rss, running, token, until
+from tests.supervisor.runner.stage import ATTEMPT, Ran, Stage, rss, running, stage, token, until
 
 MIB = 1024 * 1024
 
@@ -19,7 +21,7 @@ async def lead(at: Stage, body: str, answers=None, **spawn) -> Ran:
     return await at.rest(answers=answers)
 
 
-def verdict(ran: Ran) -> tuple:
+def verdict(ran: Ran) -> tuple[Any, ...]:
     return ran.exit["outcome"], ran.exit["failure_class"], ran.exit["code"]
 
 
@@ -100,19 +102,8 @@ def initialize(message):
 def new(message):
     if tried: send(id=message["id"], result={"sessionId": "s"})
     else: send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
-def prompt(message): text(str(tried)); done(message)
 def authenticate(message): tried.append(message["params"]["methodId"]); send(id=message["id"], result={})
-old = initialize
-class Handlers(dict): pass
-"""
-    body += """
-import builtins
-real = json.loads
-def loads(line):
-    message = real(line)
-    if message.get("method") == "authenticate": authenticate(message)
-    return message
-json.loads = loads
+def prompt(message): text(str(tried)); done(message)
 """
     ran = await lead(at, body)
     assert ran.told("session.message")[-1]["text"] == "['api-key']"
@@ -130,9 +121,7 @@ def prompt(message):
 
 
 async def test_a_megabyte_on_standard_error_holds_up_nothing(at: Stage):
-    ran = await lead(
-        at, f"def prompt(message): sys.stderr.write('e' * {MIB}); sys.stderr.flush(); text('x'); done(message)"
-    )
+    ran = await lead(at, f"def prompt(message): sys.stderr.write('e' * {MIB}); text('x'); done(message)")
     assert verdict(ran) == ("ok", None, None)
     assert len(ran.output("stderr")) == MIB
 
@@ -160,7 +149,7 @@ def prompt(message):
         ({"cancelled": True}, '{"action": "cancel"}'),
     ],
 )
-async def test_a_form_is_asked_and_its_answer_told(at: Stage, answer: dict, told: str):
+async def test_a_form_is_asked_and_its_answer_told(at: Stage, answer: dict[str, Any], told: str):
     ran = await lead(at, FORM, answers=lambda asked: answer)
     assert ran.asked()[0]["title"] == "Who?"
     assert ran.told("session.message")[-1]["text"] == told
@@ -170,7 +159,8 @@ async def test_a_form_is_asked_and_its_answer_told(at: Stage, answer: dict, told
 async def test_a_permission_that_the_flow_has_decided_asks_nobody(at: Stage, policy: str, chosen: str):
     body = """
 def prompt(message):
-    options = [{"optionId": "y", "name": "Y", "kind": "allow_once"}, {"optionId": "n", "name": "N", "kind": "reject_once"}]
+    options = [{"optionId": "y", "name": "Y", "kind": "allow_once"},
+               {"optionId": "n", "name": "N", "kind": "reject_once"}]
     answer = ask(50, "session/request_permission", toolCall={"toolCallId": "1", "title": "Delete"}, options=options)
     text(answer["result"]["outcome"]["optionId"]); done(message)
 """
@@ -250,32 +240,33 @@ async def test_without_a_schema_the_last_json_object_is_passed_on(at: Stage):
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("def prompt(message): done(message)", ("failed", "agent_error", "empty")),
-        ("def prompt(message): text(' '); done(message)", ("failed", "agent_error", "empty")),
-        ("def prompt(message): done(message, 'refusal')", ("failed", "agent_error", "refusal")),
-        ("def prompt(message): done(message, 'max_tokens')", ("failed", "agent_error", "max_tokens")),
-        ("def prompt(message): send(id=message['id'], result={})", ("failed", "protocol", "no_stop_reason")),
-        ("def prompt(message): send(id=message['id'], error={'code': 1, 'message': 'boom'})", ("failed", "agent_error", "agent_error")),
-        ("def prompt(message): send(id=message['id'], error={'code': 429, 'message': 'x'})", ("failed", "rate_limited", "rate_limited")),
-        ("def prompt(message): os._exit(3)", ("failed", "agent_error", "crash")),
-        ("def prompt(message): os.kill(os.getpid(), 11)", ("failed", "agent_error", "crash")),
-        ("def prompt(message): os.kill(os.getpid(), 9)", ("failed", "infra", "killed")),
-        ("def prompt(message): os.close(1); time.sleep(60)", ("failed", "agent_error", "crash")),
-        ("def prompt(message): print('not json', flush=True)", ("failed", "protocol", "bad_json")),
-        ("def prompt(message): print('{\"half\"', flush=True)", ("failed", "protocol", "bad_json")),
-        ("def prompt(message): print('[1]', flush=True)", ("failed", "protocol", "bad_json")),
-        ("def initialize(message): send(id=message['id'], result={'protocolVersion': 2})", ("failed", "protocol", "version")),
-        ("def initialize(message): send(id=message['id'], result='hi')", ("failed", "protocol", "version")),
-        ("def new(message): send(id=message['id'], result={})", ("failed", "protocol", "no_session")),
-        ("def new(message): send(id=message['id'], error={'code': -32000, 'message': 'auth'})", ("failed", "agent_error", "agent_error")),
-        ("sys.exit(5)", ("failed", "agent_error", "crash")),
-    ],
-)  # fmt: skip
-async def test_every_bad_end_has_its_class(at: Stage, body: str, expected: tuple):
-    assert verdict(await lead(at, body)) == expected
+BAD_ENDS = {
+    "prompt: done(message)": ("agent_error", "empty"),
+    "prompt: text(' '); done(message)": ("agent_error", "empty"),
+    "prompt: done(message, 'refusal')": ("agent_error", "refusal"),
+    "prompt: done(message, 'max_tokens')": ("agent_error", "max_tokens"),
+    "prompt: send(id=message['id'], result={})": ("protocol", "no_stop_reason"),
+    "prompt: send(id=message['id'], error={'code': 1, 'message': 'boom'})": ("agent_error", "agent_error"),
+    "prompt: send(id=message['id'], error={'code': 429, 'message': 'x'})": ("rate_limited", "rate_limited"),
+    "prompt: os._exit(3)": ("agent_error", "crash"),
+    "prompt: os.kill(os.getpid(), 11)": ("agent_error", "crash"),
+    "prompt: os.kill(os.getpid(), 9)": ("infra", "killed"),
+    "prompt: os.close(1); time.sleep(60)": ("agent_error", "crash"),
+    "prompt: print('not json', flush=True)": ("protocol", "bad_json"),
+    "prompt: print('{\"half\"', flush=True)": ("protocol", "bad_json"),
+    "prompt: print('[1]', flush=True)": ("protocol", "bad_json"),
+    "initialize: send(id=message['id'], result={'protocolVersion': 2})": ("protocol", "version"),
+    "initialize: send(id=message['id'], result='hi')": ("protocol", "version"),
+    "initialize: os._exit(5)": ("agent_error", "crash"),
+    "new: send(id=message['id'], result={})": ("protocol", "no_session"),
+    "new: send(id=message['id'], error={'code': -32000, 'message': 'auth'})": ("agent_error", "agent_error"),
+}
+
+
+@pytest.mark.parametrize(("function", "expected"), BAD_ENDS.items(), ids=BAD_ENDS.keys())
+async def test_every_bad_end_has_its_class(at: Stage, function: str, expected: tuple[Any, ...]):
+    name, _, body = function.partition(":")
+    assert verdict(await lead(at, f"def {name}(message): {body}")) == ("failed", *expected)
 
 
 async def test_silence_is_no_failure_when_the_tree_was_changed(at: Stage):
@@ -291,11 +282,13 @@ async def test_an_agent_that_cannot_be_started_is_an_infra_failure(at: Stage):
 async def test_an_agent_that_never_answers_the_handshake_is_given_up(at: Stage, monkeypatch: pytest.MonkeyPatch):
     up = _Silent()
     monkeypatch.setattr(acp, "HANDSHAKE", 0.1)
-    monkeypatch.setattr(acp, "EXIT_PATIENCE", 0.1)
-    job = acp.Job(argv=("sleep", "60"), env={"PATH": "/bin:/usr/bin"}, cwd="/", prompt="x", result_file="/nonexistent")
-    session = acp.Session(job, up)
+    job = acp.Job(
+        argv=("sleep", "60"), env={"PATH": "/bin:/usr/bin"}, cwd="/", prompt="x", result_file="/", exit_patience=0.1
+    )
+    session = acp.Session(job, cast("Any", up))
     report = await session.run()
     assert (report.failure_class, report.code) == ("protocol", "no_answer")
+    assert session._process is not None
     session._process.kill()
     await session._process.wait()
 
@@ -363,8 +356,6 @@ def cancelled(message): open("cancelled", "w").write("yes")
 
 
 async def test_an_agent_that_ends_its_turn_on_cancel_ends_on_the_first_rung(tmp_path: Path):
-    from tests.supervisor.runner.stage import stage
-
     async with stage(tmp_path, "none", None, "--patience", "60", "60", "60") as patient:
         body = (
             "def prompt(message): globals().update(m=message); text('up')\ndef cancelled(message): done(m, 'cancelled')"
@@ -389,8 +380,6 @@ async def test_a_killed_driver_host_is_an_infra_failure_and_leaves_no_agent(at: 
     await until(lambda: running(f"sleep\0{mark}"))
     hosts = [pid for pid in running("sandbox_supervisor.drivers.host") if _of(at, pid)]
     assert len(hosts) == 1
-    import os
-
     os.kill(hosts[0], 9)
     assert verdict(await at.rest()) == ("failed", "infra", "driver_lost")
     assert running(mark) == []

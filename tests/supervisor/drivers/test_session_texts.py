@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from sandbox_supervisor.drivers.usage import Usage
 from sandbox_supervisor.protocol.events import EventKind
 
 
-def chunk(text, kind: str = "agent_message_chunk", **more) -> dict:
+def chunk(text, kind: str = "agent_message_chunk", **more) -> dict[str, Any]:
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, **more}
 
 
@@ -82,7 +83,7 @@ def test_plans_are_bounded_and_their_words_checked():
         {"sessionUpdate": "from_the_future", "x": 1}, {"sessionUpdate": ["tool_call"]}, {"sessionUpdate": {}},
     ],
 )  # fmt: skip
-def test_what_says_nothing_is_no_event(update: dict):
+def test_what_says_nothing_is_no_event(update: dict[str, Any]):
     assert Transcript().take(update) == []
 
 
@@ -96,7 +97,7 @@ def test_what_says_nothing_is_no_event(update: dict):
         {"sessionUpdate": "plan", "entries": [{"status": [], "priority": {}, "content": []}]},
     ],
 )
-def test_updates_without_their_fields_do_not_break(update: dict):
+def test_updates_without_their_fields_do_not_break(update: dict[str, Any]):
     assert len(Transcript().take(update)) == 1
 
 
@@ -141,7 +142,7 @@ def test_the_fingerprint_covers_what_is_decided_on():
         ({}, {"outcome": "cancelled"}),
     ],
 )
-def test_an_answer_selects_only_what_was_offered(answer: dict, outcome: dict):
+def test_an_answer_selects_only_what_was_offered(answer: dict[str, Any], outcome: dict[str, Any]):
     question = questions.permission({"options": OPTIONS})
     assert questions.permission_outcome(question, answer) == {"outcome": outcome}
 
@@ -149,7 +150,7 @@ def test_an_answer_selects_only_what_was_offered(answer: dict, outcome: dict):
 @pytest.mark.parametrize(
     ("policy", "answer"), [("ask", None), ("allow", {"option": "once"}), ("reject", {"option": "no"})]
 )
-def test_a_flows_policy_answers_for_the_person(policy: str, answer: dict | None):
+def test_a_flows_policy_answers_for_the_person(policy: str, answer: dict[str, Any] | None):
     assert questions.by_policy(questions.permission({"options": OPTIONS}), policy) == answer
 
 
@@ -166,7 +167,7 @@ def test_a_policy_that_finds_no_fitting_option_cancels():
         {"toolCall": [], "options": None},
     ],
 )
-def test_a_permission_request_without_sense_is_still_a_question(params: dict):
+def test_a_permission_request_without_sense_is_still_a_question(params: dict[str, Any]):
     assert all(option["kind"] == "" for option in questions.permission(params).asked("r1")["options"])
 
 
@@ -191,7 +192,7 @@ def test_a_form_of_one_choice_can_be_answered_with_an_option():
         {"requestedSchema": {"x": "y" * 40_000}},
     ],
 )
-def test_a_form_that_cannot_be_shown_is_no_question(params: dict):
+def test_a_form_that_cannot_be_shown_is_no_question(params: dict[str, Any]):
     assert questions.elicitation(params) is None
 
 
@@ -213,7 +214,7 @@ def test_a_form_that_cannot_be_shown_is_no_question(params: dict):
         ('x{"text": "a } in { a string"}', {"text": "a } in { a string"}),
     ],
 )
-def test_the_last_json_object_of_a_message_is_the_result(message: str, result: dict | None):
+def test_the_last_json_object_of_a_message_is_the_result(message: str, result: dict[str, Any] | None):
     assert results.last_object(message) == result
 
 
@@ -242,7 +243,7 @@ def test_problems_name_the_place_and_are_few():
 @pytest.mark.parametrize(
     "schema", [{"$ref": "http://127.0.0.1:1/x"}, {"$ref": "#/nowhere"}, {"$ref": "file:///etc/passwd"}]
 )
-def test_references_never_leave_the_schema(schema: dict):
+def test_references_never_leave_the_schema(schema: dict[str, Any]):
     assert "cannot be used" in results.problems(schema, {})[0]
 
 
@@ -266,7 +267,7 @@ def test_usage_is_taken_from_wherever_an_agent_says_it():
     [{}, {"usage": None}, {"usage": {"inputTokens": "many"}}, {"usage": {"inputTokens": -1, "outputTokens": True}},
      {"_meta": {"quota": 3}}, {"usage": {"inputTokens": float("inf")}}, {"usage": {"inputTokens": 1e300}}],
 )  # fmt: skip
-def test_usage_that_makes_no_sense_is_left_out(answer: dict):
+def test_usage_that_makes_no_sense_is_left_out(answer: dict[str, Any]):
     usage = Usage()
     assert not usage.answered(answer)
     assert usage.totals == {}

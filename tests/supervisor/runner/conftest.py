@@ -13,7 +13,7 @@ def tier(request: pytest.FixtureRequest) -> str:
         chosen_tier(request.param)
     except IsolationMissing as missing:
         pytest.skip(str(missing))
-    return request.param
+    return str(request.param)
 
 
 @pytest.fixture

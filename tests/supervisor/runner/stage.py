@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sandbox_supervisor import isolation
 from sandbox_supervisor.isolation import Isolation, Tier
@@ -55,6 +56,9 @@ def make_repo(place: Path, files: dict[str, str], *, kind: str = "sha1") -> str:
     return git("rev-parse", "HEAD", cwd=source)
 
 
+Answers = Callable[[dict[str, Any]], dict[str, Any]]  # what was asked → what is answered
+
+
 @dataclass(slots=True)
 class Ran:
     """Everything that one attempt did."""
@@ -62,7 +66,7 @@ class Ran:
     events: list[SessionEvent] = field(default_factory=list)
 
     @property
-    def exit(self) -> dict:
+    def exit(self) -> dict[str, Any]:
         assert self.events[-1].kind is SessionEventKind.EXIT
         return self.events[-1].data
 
@@ -70,10 +74,10 @@ class Ran:
         chosen = [e for e in self.events if e.kind is SessionEventKind.OUTPUT and e.data["stream"] == stream]
         return b"".join(event.payload for event in chosen)
 
-    def told(self, kind: str) -> list[dict]:
+    def told(self, kind: str) -> list[dict[str, Any]]:
         return [e.data["data"] for e in self.events if e.kind is SessionEventKind.EVENT and e.data["kind"] == kind]
 
-    def asked(self) -> list[dict]:
+    def asked(self) -> list[dict[str, Any]]:
         return [event.data for event in self.events if event.kind is SessionEventKind.ASK]
 
 
@@ -85,7 +89,7 @@ class Stage:
     isolation: Isolation
     gate: RunnerGate
     link: RemoteRunner
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     nonce: str
 
     def attempt(self, name: str = ATTEMPT) -> Folder:
@@ -97,7 +101,7 @@ class Stage:
         await self.link.spawn(attempt, spawn)
         await self.link.go(attempt)
 
-    async def rest(self, attempt: str = ATTEMPT, answers: Callable[[dict], dict] | None = None) -> Ran:
+    async def rest(self, attempt: str = ATTEMPT, answers: Answers | None = None) -> Ran:
         """Read the session to its end, answering what is asked."""
         ran = Ran()
         async with asyncio.timeout(GIVE_UP):
@@ -112,7 +116,7 @@ class Stage:
         await self.begin(shell(script, **env), attempt)
         return await self.rest(attempt)
 
-    async def play(self, *playbook: dict, answers: Callable[[dict], dict] | None = None, **spawn) -> Ran:
+    async def play(self, *playbook: dict[str, Any], answers: Answers | None = None, **spawn) -> Ran:
         """Run the scripted agent."""
         await self.begin(scripted(*playbook, **spawn))
         return await self.rest(answers=answers)
@@ -130,7 +134,7 @@ def shell(script: str, **env: str) -> Spawn:
     return Spawn(kind=SpawnKind.COMMAND, argv=("sh", "-c", script), env=env)
 
 
-def scripted(*playbook: dict, **spawn) -> Spawn:
+def scripted(*playbook: dict[str, Any], **spawn) -> Spawn:
     options = {"prompt": "Do the work.", **spawn}
     return Spawn(kind=SpawnKind.DRIVER, scripted=True, playbook=list(playbook), **options)
 
@@ -143,7 +147,7 @@ def runner_argv(folder: Path, state: Path, chosen: Isolation, *more: str) -> lis
     ]  # fmt: skip
 
 
-def start_runner(argv: list[str], nonce: str) -> subprocess.Popen:
+def start_runner(argv: list[str], nonce: str) -> subprocess.Popen[bytes]:
     env = {"CAISSON_RUNNER_NONCE": nonce, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "SECRET": "canary-7f3a"}
     return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
 

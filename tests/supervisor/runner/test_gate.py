@@ -7,6 +7,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class Caller:
         os.close(fd)
         return cls(*await asyncio.open_unix_connection(sock=sock))
 
-    def say(self, header: dict, payload: bytes = b"") -> None:
+    def say(self, header: dict[str, Any], payload: bytes = b"") -> None:
         self.writer.write(wire.pack(header, payload))
 
     async def dropped(self) -> bool:
@@ -82,7 +83,7 @@ async def test_who_knows_the_nonce_is_let_in(gate: RunnerGate, tmp_path: Path):
         {"nonce": NONCE},
     ],
 )
-async def test_who_does_not_prove_itself_is_dropped(gate: RunnerGate, tmp_path: Path, hello: dict):
+async def test_who_does_not_prove_itself_is_dropped(gate: RunnerGate, tmp_path: Path, hello: dict[str, Any]):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(hello)
     assert await caller.dropped()
@@ -147,15 +148,16 @@ async def test_the_next_runner_is_let_in_when_the_first_is_lost(gate: RunnerGate
 
 
 async def test_a_runner_that_came_and_went_unseen_is_not_given(gate: RunnerGate, tmp_path: Path):
+    callers = []
     for pid in (7, 8):
-        caller = await Caller.connect(tmp_path / "ctl")
-        caller.say(HELLO | {"pid": pid})
-        await until(lambda pid=pid: gate._current is not None and gate._current.hello.pid == pid)
+        callers.append(await Caller.connect(tmp_path / "ctl"))
+        callers[-1].say(HELLO | {"pid": pid})
+        await until(lambda: gate._current is not None and not gate._current.lost)
         if pid == 7:
-            caller.close()
-            await asyncio.wait_for(gate._current.wait_lost(), 10)
+            callers[-1].close()
+            await until(lambda: gate._current is not None and gate._current.lost)
     assert (await asyncio.wait_for(gate.accept(), 10)).hello.pid == 8
-    caller.close()
+    callers[-1].close()
 
 
 async def test_another_users_process_is_dropped_before_it_says_anything(tmp_path: Path):
@@ -200,7 +202,7 @@ async def test_a_path_longer_than_a_socket_address_works(tmp_path: Path):
         {"t": "event"},
     ],
 )
-async def test_a_runner_that_breaks_the_protocol_is_lost(gate: RunnerGate, tmp_path: Path, frame: dict):
+async def test_a_runner_that_breaks_the_protocol_is_lost(gate: RunnerGate, tmp_path: Path, frame: dict[str, Any]):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
     runner = await asyncio.wait_for(gate.accept(), 10)

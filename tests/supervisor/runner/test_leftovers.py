@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,9 +34,9 @@ def identity_of(pid: int) -> Identity:
     [{"start_time": 1}, {"boot_id": "another-boot/pid:[1]"}, {"boot_id": ""}],
     ids=["reused", "boot", "unknown"],
 )
-def test_a_pid_alone_identifies_nothing(bystander, tmp_path: Path, other: dict):
+def test_a_pid_alone_identifies_nothing(bystander, tmp_path: Path, other: dict[str, Any]):
     same = identity_of(bystander.pid)
-    fields = {"pid": same.pid, "start_time": same.start_time, "boot_id": same.boot_id} | other
+    fields: dict[str, Any] = {"pid": same.pid, "start_time": same.start_time, "boot_id": same.boot_id} | other
     leftovers.end([Identity(**fields)], tmp_path, frozenset())
     assert bystander.poll() is None
 
@@ -51,7 +52,7 @@ def test_a_tree_found_by_identity_is_ended_whole(tmp_path: Path, monkeypatch: py
     assert running(f"sleep\0{mark}") == []
 
 
-async def _end_while_reaping(process: subprocess.Popen, identity: Identity, work: Path) -> bool:
+async def _end_while_reaping(process: subprocess.Popen[bytes], identity: Identity, work: Path) -> bool:
     reaping = asyncio.create_task(asyncio.to_thread(process.wait, 20))
     await asyncio.to_thread(leftovers.end, [identity], work, frozenset())
     await reaping
@@ -70,7 +71,7 @@ def test_what_carries_the_mark_of_this_work_folder_is_ended(tmp_path: Path, byst
     other.wait()
 
 
-async def _reaped(marked: subprocess.Popen, work: Path) -> None:
+async def _reaped(marked: subprocess.Popen[bytes], work: Path) -> None:
     reaping = asyncio.create_task(asyncio.to_thread(marked.wait, 20))
     await asyncio.to_thread(leftovers.end, [], work, frozenset())
     await reaping

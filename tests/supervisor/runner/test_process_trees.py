@@ -175,3 +175,27 @@ async def test_the_interpreter_of_the_shim_sees_neither_site_packages_nor_enviro
     arguments = Path(f"/proc/{identity.pid}/cmdline").read_bytes().split(b"\0")
     assert arguments[:4] == [sys.executable.encode(), b"-I", b"-S", b"-B"]
     await bare_stage.link.stop(ATTEMPT, kill=True)
+
+
+async def test_a_supervisor_that_goes_in_the_middle_of_a_spawn_leaves_nothing_and_no_hang(on_stage: Stage):
+    await on_stage.link.prepare(ATTEMPT, on_stage.base)
+    await on_stage.link.prepare("node.1.2", on_stage.base)
+    for pause in (0.0, 0.002, 0.01, 0.02):
+        mark = token()
+        spawning = asyncio.create_task(on_stage.link.spawn(ATTEMPT, shell(f"sleep {mark}")))
+        other = asyncio.create_task(on_stage.link.spawn("node.1.2", shell(f"sleep {mark}")))
+        await asyncio.wait({spawning, other}, timeout=pause)
+        await on_stage.link.close()
+        await asyncio.gather(spawning, other, return_exceptions=True)
+        on_stage.link = await asyncio.wait_for(on_stage.gate.accept(), 20)
+        assert running(mark) == []
+
+
+async def test_a_runner_told_to_end_while_it_empties_its_trees_still_empties_them(on_stage: Stage):
+    mark = token()
+    for number in range(1, 6):
+        await on_stage.begin(shell(f"setsid sleep {mark} & sleep {mark}"), f"node.1.{number}")
+    await until(lambda: len(running(f"sleep\0{mark}")) == 10)
+    await on_stage.link.close()
+    on_stage.process.terminate()
+    await until(lambda: running(mark) == [] and on_stage.process.poll() is not None)

@@ -1,13 +1,15 @@
 """How a tree ended becomes one verdict; what a driver host claims is checked first."""
 
+from typing import Any
+
 import pytest
 
 from sandbox_supervisor.runner.link import SessionEventKind, SpawnKind
 from sandbox_supervisor.runner.verdicts import Ending, Nonsense, check_event, check_report, empty_session, judge
 from sandbox_supervisor.runner.wire import Frame
 
-COMMAND = {"kind": SpawnKind.COMMAND, "stopped": False, "exited": {"code": 0}}
-DRIVER = {"kind": SpawnKind.DRIVER, "stopped": False, "exited": {"code": 0}}
+COMMAND: dict[str, Any] = {"kind": SpawnKind.COMMAND, "stopped": False, "exited": {"code": 0}}
+DRIVER: dict[str, Any] = {"kind": SpawnKind.DRIVER, "stopped": False, "exited": {"code": 0}}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ DRIVER = {"kind": SpawnKind.DRIVER, "stopped": False, "exited": {"code": 0}}
         (DRIVER | {"report": {"outcome": "ok"}, "stopped": True}, ("cancelled", None, "stopped")),
     ],
 )
-def test_an_ending_has_one_verdict(ending: dict, verdict: tuple):
+def test_an_ending_has_one_verdict(ending: dict[str, Any], verdict: tuple[Any, ...]):
     found = judge(Ending(**ending))
     assert (found["outcome"], found["failure_class"], found["code"]) == verdict
     assert found["outcome"] == "ok" or found["message"]
@@ -56,7 +58,7 @@ def test_a_session_without_a_word_is_the_agents_error():
         {},
     ],
 )
-def test_what_no_honest_driver_host_reports_is_not_believed(header: dict):
+def test_what_no_honest_driver_host_reports_is_not_believed(header: dict[str, Any]):
     with pytest.raises(Nonsense):
         check_event(Frame(header))
 

@@ -23,6 +23,10 @@ async def test_a_frame_comes_out_as_it_went_in():
     assert await read(wire.pack({"a": [1, "ü"]}, b"\x00\xff")) == wire.Frame({"a": [1, "ü"]}, b"\x00\xff")
 
 
+async def test_names_that_are_no_utf8_travel_with_replacement_characters():
+    assert await read(wire.pack({"name": "a\udcff"})) == wire.Frame({"name": "a?"})
+
+
 async def test_the_end_between_two_frames_is_an_end():
     assert await read(b"") is None
 
