@@ -43,8 +43,11 @@ def check(place: str, *, size: int, digest: str) -> None:
 
 @contextmanager
 def whole(place: str, *, size: int, digest: str) -> Iterator[IO[bytes]]:
-    """Give the chunks joined in a temporary local file, checked as in ``check``, at its beginning."""
-    with tempfile.NamedTemporaryFile(prefix="caisson-upload-") as file:
+    """Give the chunks joined in a temporary file, checked as in ``check``, at its beginning.
+
+    The file has no name in a folder, so that a killed worker leaves nothing behind.
+    """
+    with tempfile.TemporaryFile() as file:
         _join(place, size, digest, file)
         file.flush()
         file.seek(0)

@@ -4,6 +4,7 @@ The header is parsed here and the pack goes through ``git index-pack --strict`` 
 check the objects of a bundle that it fetches from. Nothing of a bundle is ever written into a mirror.
 """
 
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,10 +99,14 @@ def _object_count(start: bytes) -> int:
 def unpacked(bundle: Path, mirror: Path) -> Iterator[git.Objects]:
     """Give the bundle's objects, checked one by one, in a quarantine beside ``mirror`` that is gone afterwards.
 
-    Raises BundleRefused when Git finds anything wrong with them.
+    What a killed worker left there is removed first: the caller holds the mirror's lease. Raises BundleRefused when Git
+    finds anything wrong with the objects.
     """
     header = read_header(bundle)
-    with TemporaryDirectory(prefix="quarantine-", dir=mirror.parent) as folder:
+    prefix = f"{mirror.name}.quarantine-"
+    for left in mirror.parent.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix=prefix, dir=mirror.parent) as folder:
         objects = git.Objects(folder=Path(folder), alternate=mirror / "objects")
         (objects.folder / "pack").mkdir()
         with bundle.open("rb") as file:

@@ -98,7 +98,7 @@ def _carry(delivery: Delivery, lease: HeldLease) -> None:
     task = delivery.task
     workspace = task.workspace
     with _bundle(delivery) as file:
-        path = Path(file.name)
+        path = Path(f"/proc/self/fd/{file.fileno()}")
         _check_header(delivery, bundle.read_header(path))
         source = open_remote(task.clone_url, workspace=workspace)
         copy = mirror.prepare(source, commit=task.base_commit, ref=task.base_ref)

@@ -57,11 +57,11 @@ def _fill(path: Path, remote: Remote, *, commit: str, ref: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         _initialise(path, commit)
-        _fetch(path, remote, ref)
+        _fetch(path, remote, ref or commit)
     except (git.GitFailed, RemoteProblem):
         shutil.rmtree(path, ignore_errors=True)
         _initialise(path, commit)
-        _fetch(path, remote, ref)
+        _fetch(path, remote, ref or commit)
     if not _holds(path, commit):  # the branch has moved away from it: ask for the commit itself
         _fetch(path, remote, commit)
 
