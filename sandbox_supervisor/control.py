@@ -3,6 +3,7 @@
 import asyncio
 import random
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from sandbox_supervisor.protocol.messages import (
 )
 from sandbox_supervisor.protocol.spec import ControlPlane
 from sandbox_supervisor.server.facade import Supervisor
-from sandbox_supervisor.upload import Source, Uploader
+from sandbox_supervisor.upload import Source, Stuck, Uploader
 
 T = TypeVar("T")
 
@@ -146,7 +147,7 @@ class Control:
         if bundle is None or answer.offset >= request.bundle_size:
             return answer
         target = f"deliveries/{quote(answer.id, safe='')}/bundle"
-        await self._uploads.send(target, Source.of(bundle), start=answer.offset)
+        await self._send(target, Source.of(bundle), start=answer.offset)
         return await self._ask("POST", "deliveries", DeliveryAnswer, body)
 
     async def delivery_status(self, delivery: str) -> DeliveryAnswer:
@@ -155,41 +156,64 @@ class Control:
 
     async def upload_artefact(self, digest: str, path: Path, name: str) -> None:
         """Store an artefact by its digest (``sha256:<hex>``). Raises ControlRefused, ControlEnded."""
-        await self._uploads.send(f"artefacts/{digest.removeprefix('sha256:')}", Source.of(path), name=name)
+        await self._send(f"artefacts/{digest.removeprefix('sha256:')}", Source.of(path), name=name)
 
     async def archive(self, kind: str, source: bytes | Path) -> None:
         """Store a snapshot, capsule or parked bundle of this task. Raises ControlRefused, ControlEnded."""
         whole = Source.of(source)
-        await self._uploads.send(f"archive/{kind}", whole, digest=await asyncio.to_thread(whole.digest))
+        await self._send(f"archive/{kind}", whole, digest=await asyncio.to_thread(whole.digest))
 
-    async def _ask(self, method: str, target: str, into: type[T], body: bytes = b"") -> T:
-        answer = await self._patiently(method, target, body, kind="application/json", also=())
-        return codec.decode(answer.body, into)
+    async def _send(self, target: str, source: Source, *, start: int = 0, **parameters: str) -> None:
+        try:
+            await self._uploads.send(target, source, start=start, **parameters)
+        except Stuck as stuck:
+            raise ControlRefused(409, "upload_stuck", str(stuck)) from None
 
     async def _transfer(self, target: str, chunk: bytes) -> dict[str, Any]:
-        answer = await self._patiently("PUT", target, chunk, kind="application/octet-stream", also=(409,))
-        said = codec.decode(answer.body, dict[str, Any])
-        if answer.status == 409 and not isinstance(said.get("offset"), int):
-            raise _problem(answer)
+        """Send one chunk; a 409 that names the receiver's offset is an answer like any other."""
+        call = _Call(method="PUT", target=target, body=chunk, kind="application/octet-stream", also=(409,))
+        status, said = await self._patiently(call, dict[str, Any])
+        if status == 409 and not isinstance(said.get("offset"), int):
+            raise _refused(status, said)
         return said
 
-    async def _patiently(self, method: str, target: str, body: bytes, *, kind: str, also: tuple[int, ...]) -> Answer:
-        """Repeat a request until it is answered; every request of this client may be repeated."""
+    async def _ask(self, method: str, target: str, into: type[T], body: bytes = b"") -> T:
+        _, said = await self._patiently(_Call(method=method, target=target, body=body), into)
+        return said
+
+    async def _patiently(self, call: "_Call", into: type[T]) -> tuple[int, T]:
+        """Repeat a call until it is answered; every call of this client may be repeated."""
         backoff = Backoff()
         while True:
+            pause = 0.0
             try:
-                answer = await self._transfers.request(method, BASE + target, body, kind=kind, timeout=TRANSFER_TIMEOUT)
-            except Unreachable:
-                await asyncio.sleep(backoff.pause())
-                continue
-            if answer.status >= 500 or answer.status in BUSY:
-                await asyncio.sleep(backoff.pause(_retry_after(answer)))
-            elif answer.status < 300 or answer.status in also:
-                return answer
-            elif answer.status in {401, 410}:
-                raise ControlEnded(_problem(answer).code)
-            else:
-                raise _problem(answer)
+                answer = await self._transfers.request(
+                    call.method, BASE + call.target, call.body, kind=call.kind, timeout=TRANSFER_TIMEOUT
+                )
+                if answer.status < 300 or answer.status in call.also:
+                    return answer.status, codec.decode(answer.body, into)
+                _raise_if_final(answer)
+                pause = _retry_after(answer)
+            except (Unreachable, Malformed):
+                pass  # nothing, or nothing that the control plane would say: somebody else answers while it is away
+            await asyncio.sleep(backoff.pause(pause))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    method: str
+    target: str
+    body: bytes = b""
+    kind: str = "application/json"
+    also: tuple[int, ...] = ()  # further statuses that carry an answer
+
+
+def _raise_if_final(answer: Answer) -> None:
+    if answer.status >= 500 or answer.status in BUSY:
+        return
+    if answer.status in {401, 410}:
+        raise ControlEnded(_problem(answer).code)
+    raise _problem(answer)
 
 
 def _retry_after(answer: Answer) -> float:
@@ -200,8 +224,11 @@ def _retry_after(answer: Answer) -> float:
 def _problem(answer: Answer) -> ControlRefused:
     """Read a problem document, or make one up from the status alone."""
     try:
-        said = codec.decode(answer.body, dict[str, Any])
+        return _refused(answer.status, codec.decode(answer.body, dict[str, Any]))
     except Malformed:
-        said = {}
-    code = str(said.get("code") or f"http_{answer.status}")[:100]
-    return ControlRefused(answer.status, code, str(said.get("detail") or code)[:1000])
+        return _refused(answer.status, {})
+
+
+def _refused(status: int, said: dict[str, Any]) -> ControlRefused:
+    code = str(said.get("code") or f"http_{status}")[:100]
+    return ControlRefused(status, code, str(said.get("detail") or code)[:1000])

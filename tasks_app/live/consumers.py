@@ -19,7 +19,7 @@ from sandbox_supervisor.protocol.stream import SUBPROTOCOL, CloseCode, ErrorFram
 from tasks_app.errors import NotVisible
 from tasks_app.live import admission
 from tasks_app.live.dial import NoSandbox, Reclaimed, Upstream
-from tasks_app.live.relay import Relay, SlowBrowser
+from tasks_app.live.relay import Relay, Restless, SlowBrowser
 from tasks_app.live.sockets import SOCKETS, TooManySockets
 from tasks_app.nudges import task_group
 from workspaces_app.access import Actor
@@ -38,6 +38,7 @@ CODES: dict[type[Exception], tuple[CloseCode, str]] = {
     NoSandbox: (CloseCode.NO_SANDBOX, "sandbox_gone"),
     SlowBrowser: (CloseCode.SLOW_CONSUMER, "slow_consumer"),
     TooManySockets: (CloseCode.TOO_MANY, "too_many_sockets"),
+    Restless: (CloseCode.TOO_MANY, "too_many_subscribes"),
     Malformed: (CloseCode.PROTOCOL, "malformed"),
 }
 
@@ -56,7 +57,7 @@ class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
             await self._relay.hear(read_client_frame(text_data or bytes_data or b""))
-        except Malformed as error:
+        except (Malformed, Restless) as error:
             await self._end(error)
 
     async def disconnect(self, code: int) -> None:

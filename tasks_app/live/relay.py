@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
@@ -33,12 +34,17 @@ PATIENCE = stream.PATIENCE
 BROWSER_CREDIT = Credit(events=1_000, bytes=1024 * 1024)  # the most that one socket may have under way
 QUICKEST = 0.25  # seconds before the first further try
 SLOWEST = 5.0
+STARTS = 60  # subscribes of one socket in one minute
 SILENCE = 45.0  # seconds without any frame, heartbeats included, after which an upstream counts as cut
 
 PASSING = frozenset({"resume", "snapshot", "events", "heartbeat"})
 
 Dial = Callable[[], Awaitable[Upstream]]  # raises NotYet, NoSandbox, Reclaimed
 Show = Callable[[str], Awaitable[None]]
+
+
+class Restless(Exception):
+    """The browser starts anew more often than any page has reason to; each start costs the supervisor a snapshot."""
 
 
 class SlowBrowser(Exception):
@@ -67,6 +73,7 @@ class Relay:
         self._wished = asyncio.Event()
         self._acked = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._starts: deque[float] = deque(maxlen=STARTS)
         self._wish = Subscribe()
         self._position: Position | None = None  # up to which the browser was shown everything
         self._window = Window(credit=BROWSER_CREDIT)
@@ -75,9 +82,10 @@ class Relay:
         self._health: Health | None = None
 
     async def hear(self, frame: Subscribe | Ack) -> None:
-        """Take a subscribe or an ack. Raises Malformed for an ack of what was never shown."""
+        """Take a subscribe or an ack. Raises Malformed for an ack of what was never shown, Restless."""
         match frame:
             case Subscribe():
+                self._count_start(time.monotonic())
                 self._wish = msgspec.structs.replace(frame, credit=frame.credit.bounded(BROWSER_CREDIT))
                 self._position = frame.since
                 self._window = Window(credit=self._wish.credit)
@@ -89,9 +97,21 @@ class Relay:
                 if self._answered:
                     await self._send(frame)
 
+    def _count_start(self, now: float) -> None:
+        self._starts.append(now)
+        if len(self._starts) == STARTS and now - self._starts[0] < 60.0:
+            raise Restless(f"at most {STARTS} subscribes a minute")
+
+    async def _first_wish(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._wished.wait()
+        except TimeoutError:
+            raise Malformed("no subscribe came") from None
+
     async def run(self) -> None:
-        """Raises SlowBrowser, NoSandbox, Reclaimed; a supervisor that is away is waited for."""
-        await self._wished.wait()
+        """Raises NoSandbox, Reclaimed, Malformed when no subscribe comes; a supervisor that is away is waited for."""
+        await self._first_wish()
         pause = QUICKEST
         while True:
             began = time.monotonic()

@@ -6,7 +6,7 @@ import pytest
 
 from sandbox_supervisor.control import ControlEnded, ControlRefused
 from sandbox_supervisor.protocol.messages import DeliveryRequest, DeliveryState
-from sandbox_supervisor.upload import CHUNK, STUCK, Stuck
+from sandbox_supervisor.upload import CHUNK, STUCK
 from tests.fixtures.scripted_control import CHUNK_LIMIT, Cut, Reply
 
 BUNDLE = random.Random(7).randbytes(3 * CHUNK + 12_345)
@@ -187,16 +187,18 @@ async def test_a_busy_control_plane_is_asked_again(plane, client, socket_path, b
 async def test_a_receiver_that_names_an_impossible_offset_is_not_followed(plane, client, socket_path, offset):
     plane.before = lambda request: Reply(body={"offset": offset})
     async with plane.listening(socket_path):
-        with pytest.raises(Stuck):
+        with pytest.raises(ControlRefused) as refused:
             await client.archive("capsule", b"x" * 100)
+    assert refused.value.code == "upload_stuck"
     assert len(plane.requests) == 1
 
 
 async def test_a_receiver_that_never_advances_is_given_up(plane, client, socket_path):
     plane.before = lambda request: Reply(body={"offset": 0, "complete": False})
     async with plane.listening(socket_path):
-        with pytest.raises(Stuck):
+        with pytest.raises(ControlRefused) as refused:
             await client.archive("capsule", b"x" * 100)
+    assert refused.value.code == "upload_stuck"
     assert len(plane.requests) == STUCK
 
 
@@ -213,3 +215,11 @@ async def test_ids_cannot_climb_out_of_their_path(plane, client, socket_path):
         with pytest.raises(ControlRefused):
             await client.delivery_status("../heartbeat?x=1")
     assert plane.requests[0].path == "/internal/v1/deliveries/..%2Fheartbeat%3Fx%3D1"
+
+
+@pytest.mark.parametrize("body", ["a sentence", ["a", "list"], None])
+async def test_an_answer_that_is_not_the_control_planes_is_asked_for_again(plane, client, socket_path, bundle, body):
+    plane.before = lambda request: Reply(body=body) if len(plane.requests) in {1, 3} else None
+    async with plane.listening(socket_path):
+        await client.deliver(request_for(BUNDLE), bundle)
+    assert plane.stored["dlv_deliver"].data == BUNDLE

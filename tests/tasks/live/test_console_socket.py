@@ -266,6 +266,18 @@ async def test_nonsense_from_a_browser_closes_its_socket(web, viewer, message):
         assert await close_code(socket) == (CloseCode.PROTOCOL, "malformed")
 
 
+async def test_a_socket_that_never_subscribes_is_closed(web, viewer):
+    async with web.console(web.task()["id"], cookie=viewer) as socket:
+        assert await close_code(socket) == (CloseCode.PROTOCOL, "malformed")
+
+
+async def test_a_browser_that_keeps_starting_anew_is_closed(web, viewer):
+    async with web.console(web.task()["id"], cookie=viewer) as socket:
+        for _ in range(100):
+            await socket.send('{"type":"subscribe"}')
+        assert await close_code(socket) == (CloseCode.TOO_MANY, "too_many_subscribes")
+
+
 async def test_a_browser_message_above_the_limit_is_refused(web, viewer):
     task = web.task()
     async with web.console(task["id"], cookie=viewer) as socket:
