@@ -138,3 +138,22 @@ def test_an_earlier_attempts_result_does_not_leak_into_the_later_one():
     play.run("a", result=None)
     assert play.row("a").result is None
     assert play.row("b").failure.code == "missing_reference"
+
+
+def test_a_node_that_has_not_ended_yet_has_no_result_to_refer_to():
+    made = flow(
+        command("a"),
+        command("b"),
+        command("c", "a", "b", join=joined("any_success"), when=(when("b.result.n", "eq", 1),)),
+    )
+    play = Play(made)
+    play.start("b")
+    play.run("a")
+    assert play.row("c").failure.code == "missing_reference"
+
+
+def test_a_failed_node_has_an_outcome_but_no_result():
+    made = flow(command("a"), command("b", "a", join=joined("all_done"), when=(when("a.result.n", "exists", False),)))
+    play = Play(made)
+    play.fail("a")
+    play.is_(b="ready")

@@ -1,5 +1,6 @@
 import pytest
 
+from sandbox_supervisor.graph.errors import Refusal
 from sandbox_supervisor.graph.topology import topology
 from sandbox_supervisor.protocol.flow import Rework
 from sandbox_supervisor.protocol.spec import DriverEntry, DriverProtocol, Limits
@@ -150,3 +151,11 @@ def test_a_chain_of_a_thousand_nodes_needs_no_deep_stack():
 def test_a_flow_that_is_no_graph_is_refused(made, message):
     with pytest.raises(ValueError, match=message):
         topology(made)
+
+
+@pytest.mark.parametrize(("key", "code"), [("nope", "unknown_node"), ("b", "not_ready")])
+def test_only_a_ready_node_of_the_flow_is_dispatched(key, code):
+    play = Play(flow(command("a"), command("b", "a")))
+    with pytest.raises(Refusal) as refused:
+        play.dispatch(key)
+    assert refused.value.code == code

@@ -315,3 +315,36 @@ def test_a_persons_rework_gives_the_rounds_back():
     play.run("implement", "tests")
     play.run("review", result=CHANGES)
     play.is_(review="waiting", implement="ready")
+
+
+def test_a_rework_cannot_start_from_an_attempt_that_left_nothing():
+    play = Play(flow(agent("a")))
+    play.fail("a")
+    with pytest.raises(Refusal) as refused:
+        play.order("rework", node="a", feedback="x", attempt="a.1.1")
+    assert refused.value.code == "no_commit"
+
+
+def test_a_target_that_still_runs_is_stopped_before_its_new_generation():
+    made = flow(agent("a"), agent("x"), agent("r", "a", "x", join=joined("any_success"), rework=reworks("a")))
+    play = Play(made)
+    play.start("a")
+    play.run("x")
+    play.run("r", result=CHANGES)
+    play.is_(a="running", r="waiting")
+    assert [intent.data["reason"] for intent in play.intents("stop")] == ["superseded"]
+    play.end("a")
+    play.is_(a="ready")
+    assert (play.row("a").generation, play.row("a").feedback[0].generation) == (2, 2)
+
+
+def test_a_cancel_wins_over_a_rework_that_waits_for_its_target_to_stop():
+    made = flow(agent("a"), agent("x"), agent("r", "a", "x", join=joined("any_success"), rework=reworks("a")))
+    play = Play(made)
+    play.start("a")
+    play.run("x")
+    play.run("r", result=CHANGES)
+    play.order("cancel")
+    play.end("a")
+    play.is_(a="cancelled", r="cancelled")
+    assert play.graph.state == "cancelled"

@@ -334,3 +334,30 @@ async def test_a_big_write_ahead_log_is_emptied_at_its_limit(log, folder, monkey
     for _ in range(40):
         await log.commit(events("x" * 100_000), durable=False)
         assert (folder / "log.sqlite3-wal").stat().st_size < 1_300_000
+
+
+async def test_after_a_failed_sync_nothing_is_written_any_more(log, monkeypatch):
+    await log.commit(events("a"))
+
+    def broken(_file):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with pytest.raises(StorageCorrupt, match="writing failed"):
+        await log.commit(events("b"))
+    monkeypatch.undo()
+    with pytest.raises(StorageCorrupt, match="writing failed"):
+        await log.commit(events("c"))
+    assert log.damage is not None
+    assert [one.data["text"] for one in await log.events(0, 1)] == ["a"]
+
+
+async def test_a_commit_that_nobody_waits_for_any_more_disturbs_no_other(log):
+    hasty = asyncio.create_task(log.commit(events("hasty")))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    patient = await log.commit(events("patient"))
+    told = await log.events(0, 10)
+    assert [one.seq for one in told] == list(range(1, patient.last_seq + 1))
+    assert told[-1].data == {"text": "patient"}
+    log.verify(full=True)
