@@ -7,6 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def run(spec: TaskSpecification, arguments: argparse.Namespace) -> int:
     services = (alone.open_gate, alone.answer, alone.follow, lambda _: keep_runner(folder, nonce, chosen))
     code = None
     try:
-        asyncio.run(_until_end(Options(spec=spec, folder=folder, nonce=nonce, services=services), alone))
+        asyncio.run(
+            _until_end(Options(spec=replace(spec, control=None), folder=folder, nonce=nonce, services=services), alone)
+        )
     except* AlreadyLocked as error:
         sys.stderr.write(f"another supervisor holds the log: {error.exceptions[0]}\n")
         code = 75

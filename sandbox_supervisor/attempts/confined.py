@@ -56,7 +56,8 @@ async def ask(question: Mapping[str, Any]) -> dict[str, Any]:
         start_new_session=True,
     )  # fmt: skip
     try:
-        output, _ = await asyncio.wait_for(process.communicate(json.dumps(question).encode()), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate(json.dumps(question).encode())
         return dict(json.loads(output))
     except (TimeoutError, ValueError):
         return {"unfit": f"took more than {SECONDS} s or {MEMORY} bytes", "where": ""}

@@ -118,7 +118,8 @@ class Deliveries:
             await self._show(attempt, answer)
             while answer.state in _OPEN:
                 try:
-                    await asyncio.wait_for(settled.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await settled.wait()
                 except TimeoutError:
                     pause = min(pause * 2, LONGEST_POLL)
                 settled.clear()

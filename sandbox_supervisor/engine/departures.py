@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from sandbox_supervisor.control import Control, ControlRefused
+from sandbox_supervisor.control import Control, ControlEnded, ControlRefused
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.views import snapshot
 from sandbox_supervisor.graph.facts import EffectDone
@@ -24,6 +24,7 @@ class Departures:
         self._control = control
         self._slots = asyncio.Semaphore(PARALLEL_UPLOADS)
         self._archiving = asyncio.Lock()
+        self._wanted = asyncio.Event()
 
     async def upload(self, intent: Intent) -> None:
         """Upload one artefact by content. What the control plane refuses stays readable here."""
@@ -46,6 +47,20 @@ class Departures:
         await self.archive_snapshot()
         crashpoints.hit(Point.AFTER_EFFECT)
         await self._engine.take(EffectDone(intent=intent.id))
+
+    def want_archive(self) -> None:
+        """Hear that the control plane wants a snapshot; it says so until it has one."""
+        self._wanted.set()
+
+    async def archive_when_wanted(self) -> None:
+        """Serve such wishes for ever, one after the other."""
+        while True:
+            await self._wanted.wait()
+            try:
+                await self.archive_snapshot()
+            except ControlEnded as ended:
+                logger.info("archive.too_late: %s", ended)
+            self._wanted.clear()
 
     async def archive_snapshot(self) -> None:
         """Hand the present snapshot to the control plane; one at a time."""

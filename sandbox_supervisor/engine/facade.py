@@ -1,6 +1,7 @@
 """What the server and the control client may ask of the running supervisor."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from sandbox_supervisor import git
@@ -17,6 +18,7 @@ from sandbox_supervisor.protocol.messages import (
     Command,
     CommandOutcome,
     CommandVerb,
+    Desired,
     Head,
     Heartbeat,
     HeartbeatAnswer,
@@ -33,7 +35,14 @@ class Facade:
     """Implements ``server.facade.Supervisor`` over the engine."""
 
     def __init__(
-        self, engine: Engine, runners: Runners, reports: Reports, deliveries: Deliveries, departures: Departures
+        self,
+        engine: Engine,
+        *,
+        runners: Runners,
+        reports: Reports,
+        deliveries: Deliveries,
+        departures: Departures,
+        on_heard: Callable[[], None],
     ) -> None:
         self.epoch = engine.log.epoch
         self._engine = engine
@@ -41,7 +50,7 @@ class Facade:
         self._reports = reports
         self._deliveries = deliveries
         self._departures = departures
-        self._archive: asyncio.Task[None] | None = None
+        self._on_heard = on_heard
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -153,9 +162,11 @@ class Facade:
     async def hear(self, answer: HeartbeatAnswer) -> None:
         for delivery in answer.deliveries:
             self._deliveries.settled(delivery)
+        if answer.archive_wanted:
+            self._departures.want_archive()
         await self._reports.hear(answer)
-        if answer.archive_wanted and (self._archive is None or self._archive.done()):
-            self._archive = asyncio.create_task(self._departures.archive_snapshot(), name="archive wanted")
+        if answer.desired is not Desired.STOP:
+            self._on_heard()
 
     async def wait_urgent(self, timeout: float) -> None:
         await self._reports.wait_urgent(timeout)

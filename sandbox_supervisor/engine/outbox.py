@@ -37,6 +37,7 @@ class Outbox:
         self._on_error = on_error
         self._running: dict[str, asyncio.Task[None]] = {}
         self._parked: set[str] = set()
+        self._closed = False
         engine.watchers.append(self._on_change)
 
     def _on_change(self, change: Change) -> None:
@@ -45,11 +46,17 @@ class Outbox:
 
     def reconcile(self) -> None:
         """Start every open intent that is neither under way nor parked."""
+        if self._closed:
+            return
         self._parked &= self._engine.state.intents.keys()
         for intent in self._engine.state.intents.values():
             if intent.id not in self._running and intent.id not in self._parked:
                 task = self._group.create_task(self._carry_out(intent), name=f"effect {intent.id}")
                 self._running[intent.id] = task
+
+    def close(self) -> None:
+        """Start nothing more: what is open is for the next supervisor."""
+        self._closed = True
 
     def revive(self) -> None:
         """Try again what was parked."""

@@ -59,7 +59,8 @@ class Reports:
 
     async def wait_urgent(self, timeout: float) -> None:
         try:
-            await asyncio.wait_for(self._urgent.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._urgent.wait()
         except TimeoutError:
             return
         self._urgent.clear()
@@ -105,7 +106,10 @@ class Reports:
         )
 
     async def hear(self, answer: HeartbeatAnswer) -> None:
-        """Open or close the gate, or cancel, as the control plane wants. Repeating changes nothing."""
+        """Open or close the gate, or cancel, as the control plane wants. Repeating changes nothing.
+
+        ``stop`` for an earlier round than the present one is old news; round 0 stands for every round.
+        """
         engine, graph = self._engine, self._engine.state.graph
         if answer.acknowledged:
             await engine.log.acknowledge(answer.acknowledged)
@@ -118,8 +122,9 @@ class Reports:
                 wish = f"control-plane:cancel:{graph.round}"
                 mode = CancelMode.CANCEL
                 await engine.command(Command(id=wish, verb=CommandVerb.CANCEL, actor=CONTROL_PLANE, mode=mode))
-            case Desired.STOP if answer.round >= graph.round:
-                await engine.take(GateClosed(reason=answer.reason or answer.status))
+            case Desired.STOP if answer.round >= graph.round or not answer.round:
+                fact = GateClosed(reason=answer.reason or answer.status)
+                await engine.take(fact, only_if=lambda state: state.graph.round == graph.round)
 
 
 def _damage(what: str) -> Failure:

@@ -64,7 +64,14 @@ class Running:
         self.trees = Trees(engine, self.runners)
         self.outbox = Outbox(engine, group, self._handlers(), self.trees.on_error)
         self.trees.outbox = self.outbox
-        self.facade = Facade(engine, self.runners, self.reports, self.deliveries, self.departures)
+        self.facade = Facade(
+            engine,
+            runners=self.runners,
+            reports=self.reports,
+            deliveries=self.deliveries,
+            departures=self.departures,
+            on_heard=self.outbox.revive,
+        )
         self._group = group
 
     def _handlers(self) -> dict[EffectKind, Handler]:
@@ -99,6 +106,7 @@ class Running:
             self._own(self.scheduler.fire_timers(), "timers")
         if self.control:
             self._own(self.control.run(self.facade), "heartbeat")
+            self._own(self.departures.archive_when_wanted(), "archive")
         self._own(_watch(self.options.folder), "folder")
         for service in self.options.services:
             self._own(service(self), "service")
@@ -107,6 +115,8 @@ class Running:
         self._group.create_task(_coroutine(work), name=name)
 
     async def close(self) -> None:
+        """Start nothing more and let go of runner and control plane."""
+        self.outbox.close()
         await self.gate.close()
         if self.control:
             await self.control.close()

@@ -58,7 +58,8 @@ class Scheduler:
                 await self.engine.take(TimerFired(timer=timer))
             pause = min([LONGEST_SLEEP, *(at - instant for at in due.values() if at > instant)])
             try:
-                await asyncio.wait_for(self._timers.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._timers.wait()
             except TimeoutError:
                 continue
 

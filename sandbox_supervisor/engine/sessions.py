@@ -65,8 +65,9 @@ class Follower:
         while self._since is not None:
             left = self._since + LINGER - clock.instant()
             try:
-                return await asyncio.wait_for(queue.get(), max(0.0, left)) if left > 0 else queue.get_nowait()
-            except (TimeoutError, asyncio.QueueEmpty):
+                async with asyncio.timeout(max(0.0, left)):
+                    return await queue.get()
+            except TimeoutError:
                 await self._flush()
         return await queue.get()
 

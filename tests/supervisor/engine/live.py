@@ -38,8 +38,14 @@ async def live(
 
     services = (tell, *((alone.open_gate,) if gate else ()), *((run_runner,) if runner else ()))
     task = asyncio.create_task(
-        supervise(Options(spec=sandbox.spec, folder=sandbox.folder, nonce=nonce, services=services))
+        supervise(
+            Options(
+                spec=sandbox.spec, folder=sandbox.folder, nonce=nonce, task_token="cst_test.key.mac", services=services
+            )
+        )
     )
+    test = asyncio.current_task()
+    task.add_done_callback(lambda done: test.cancel() if not done.cancelled() and done.exception() and test else None)
     try:
         await asyncio.wait([task, up], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
