@@ -1,3 +1,5 @@
+"""The Django application of the task record."""
+
 from importlib import import_module
 
 from django.apps import AppConfig

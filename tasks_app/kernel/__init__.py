@@ -59,9 +59,9 @@ def decide(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> 
     settles: it may say one thing more (a reopened graph that has already ended again), then nothing.
     """
     decision = NOTHING
-    if seen.report is not None and admit(task, seen.report) in NOT_NEWS:
+    if seen.report is not None:
         decision = judge_order(task, seen.report)
-        seen = replace(seen, report=None)
+        seen = replace(seen, report=None if decision else seen.report)
     for judge in JUDGEMENTS:
         decision = decision.and_then(judge(task, seen, now, limits))
     return decision
@@ -73,6 +73,7 @@ __all__ = [
     "BEAT",
     "JUDGEMENTS",
     "NOTHING",
+    "NOT_NEWS",
     "REOPEN_MARGIN",
     "SILENCE",
     "SKEW_GUARD",

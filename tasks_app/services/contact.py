@@ -9,8 +9,7 @@ from django.db.models import Q
 from sandbox_supervisor.protocol.codec import Malformed
 from sandbox_supervisor.protocol.messages import Desired, Heartbeat, HeartbeatAnswer
 from tasks_app import bars
-from tasks_app.kernel import BEAT, SILENCE, Seen, TaskFacts, Want, desired
-from tasks_app.kernel.supervisor import NOT_NEWS, Admission, admit
+from tasks_app.kernel import BEAT, NOT_NEWS, SILENCE, Admission, Seen, TaskFacts, Want, admit, desired
 from tasks_app.models import Delivery, Task, TaskContact
 from tasks_app.services import clock, leases, lifecycle, observation, probe
 from tasks_app.services.facts import ImpossibleRow, facts_of

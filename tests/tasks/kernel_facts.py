@@ -7,7 +7,7 @@ from typing import Any
 from sandbox_providers.contract import Endpoint, Observation, State
 from sandbox_supervisor.protocol.messages import DeliveryProof, Failure, Head, Heartbeat
 from sandbox_supervisor.protocol.states import FailureClass, GraphState, NodeState
-from tasks_app.kernel import Decision, Fence, FrozenLimits, Seen, TaskFacts, decide
+from tasks_app.kernel import Fence, FrozenLimits, Seen, TaskFacts, decide
 from tasks_app.states import Health, Presence, SecretState, Status
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -73,5 +73,5 @@ def sight(state: State, **changes: Any) -> Observation:
     return replace(plain, **changes)
 
 
-def verdict(task: TaskFacts, *, now: datetime = NOW, limits: FrozenLimits = LIMITS, **seen: Any) -> Decision:
+def verdict(task: TaskFacts, *, now: datetime = NOW, limits: FrozenLimits = LIMITS, **seen: Any) -> Any:
     return decide(task, Seen(**seen), now, limits)

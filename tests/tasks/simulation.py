@@ -5,53 +5,25 @@ random comes from one seed. After every step the invariants are checked; ``trace
 """
 
 from copy import copy
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
 from sandbox_providers.contract import Endpoint, Observation, State
 from sandbox_supervisor.protocol.messages import Desired, Head, Heartbeat
 from sandbox_supervisor.protocol.states import GRAPH_ENDED, GraphState
-from tasks_app.kernel import SKEW_GUARD, Creation, Proof, Seen, Want, admit, decide, desired
-from tasks_app.kernel.supervisor import NOT_NEWS
+from tasks_app.kernel import NOT_NEWS, Creation, Proof, Seen, Want, admit, decide, desired
 from tasks_app.models import Task, TaskContact
 from tasks_app.services.contact import PATIENCE
 from tasks_app.services.facts import facts_of, limits_of
 from tasks_app.services.moves import Moves, frees_capacity, move_presence, moves_of
-from tasks_app.states import LIVE, TERMINAL, FailureCode, Health, Presence, SecretState, Status
+from tasks_app.states import LIVE, TERMINAL, Presence, SecretState, Status
+from tests.tasks.simulation_rules import START, Box, Pending, check, check_the_word
 
-START = datetime(2030, 1, 1, tzinfo=UTC)
 SPECIFICATION = "sha256:spec"
 ENDPOINT = Endpoint(host="h", port=1, fingerprint="f")
 LIES = 2  # stale reads in a row that a provider may give; the third one is the truth
-
-
-@dataclass
-class Box:
-    """The sandbox, and the supervisor in it."""
-
-    instance: str
-    alive: bool = True
-    ready: bool = False
-    secret: bool = True
-    partitioned: bool = False
-    graph: GraphState = GraphState.RUNNING
-    round: int = 1
-    boot: int = 1
-    beat: int = 0
-    gate: int = 0  # the round for which it was told to run
-    worked: set[int] = field(default_factory=set)  # rounds in which it scheduled something
-
-
-@dataclass
-class Pending:
-    """A verdict that a worker has made and not written yet."""
-
-    task: Task
-    contact: TaskContact
-    moves: Moves
-    now: datetime
 
 
 class Simulation:
@@ -108,7 +80,7 @@ class Simulation:
         self.task.rev += 1
         if before.status != self.task.status:
             self.words.append((Status(self.task.status), self.task.round))
-            self._check_the_word(before)
+            check_the_word(self, before)
         return True
 
     def judge(self, seen: Seen) -> Pending | None:
@@ -149,7 +121,7 @@ class Simulation:
         name = self.random.choices([name for name, _ in actions], [weight for _, weight in actions])[0]
         self.trace.append(f"{(self.now - START).total_seconds():8.0f} {name}")
         getattr(self, name)()
-        self.check()
+        check(self)
 
     def pass_time(self) -> None:
         self.now += timedelta(seconds=self.random.choice([1, 3, 5, 5, 10]))
@@ -409,50 +381,8 @@ class Simulation:
                 self.now += timedelta(seconds=5)
                 for name in ("provision", "work_inside", "send", "receive", "watch", "finish_worker"):
                     getattr(self, name)()
-                    self.check()
+                    check(self)
                 self.network.clear()
             for name in ("observe", "withdraw", "reclaim"):
                 getattr(self, name)()
-                self.check()
-
-    # --- invariants --------------------------------------------------------------------------------------------------
-
-    def _check_the_word(self, before: Task) -> None:
-        task = self.task
-        if before.status in TERMINAL:
-            assert task.status == Status.RUNNING, "a terminal word changed"
-            assert task.round > before.round, "reopened without a new round"
-        if task.failure_code == FailureCode.CONNECTION_LOST and task.status == Status.FAILED:
-            silent = self.now - max(self.contact.last_contact_at or START, self.unbroken_since)
-            assert silent > task.connection_grace - timedelta(seconds=1), f"failed by grace after {silent}"
-        if task.failure_code == FailureCode.SANDBOX_LOST and task.status == Status.FAILED:
-            assert self.box is None or not self.box.alive or self.box.instance != task.instance, "lost, yet it is there"
-
-    def check(self) -> None:
-        task = self.task
-        assert self.created <= 1, "a second sandbox was created"
-        if task.first_terminal_at is not None:
-            assert task.retain_until == task.first_terminal_at + task.max_retention
-            self.deadline = self.deadline or task.retain_until
-            assert task.retain_until == self.deadline, "the deadline moved"
-        for reason, at in self.destroyed:
-            by_person = task.delete_requested_at is not None and task.delete_requested_at <= at
-            by_time = self.deadline is not None and at > self.deadline + SKEW_GUARD
-            assert by_person or by_time, f"destroyed at {at} for {reason}"
-        assert self.released == (0 if task.quota_held else 1), "quota released twice, or not counted"
-        if self.box is not None:
-            assert all(round_ <= task.round for round_ in self.box.worked), "work before the control plane said running"
-        if task.presence in {Presence.RECLAIMING, Presence.RECLAIMED}:
-            assert task.status in TERMINAL
-
-    def at_rest(self) -> str:
-        """Say why the task may stay as it is; empty when it is stuck."""
-        task = self.task
-        if task.status in TERMINAL:
-            secret = task.secret != SecretState.PRESENT and not (self.box is not None and self.box.secret)
-            capacity = not task.quota_held or task.presence == Presence.PRESENT
-            gone = task.delete_requested_at is None or task.presence == Presence.RECLAIMED
-            return "terminal" if secret and capacity and gone else ""
-        if task.status == Status.RUNNING and task.health == Health.REACHABLE and self.reachable():
-            return "observed running"
-        return ""
+                check(self)

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from tasks_app.kernel import SKEW_GUARD, SNAPSHOT_PATIENCE, Decision
+from tasks_app.kernel import SKEW_GUARD, SNAPSHOT_PATIENCE
 from tasks_app.states import FailureCode, Health, Presence, RemovalReason, Status
 from tests.tasks.kernel_facts import CREATING, ENDED, LIMITS, NOW, PENDING, RUNNING, STARTING, beat, verdict
 
@@ -74,7 +75,7 @@ class TestDelete:
 
 
 class TestDeadline:
-    def at(self, after: timedelta, task=EXPIRED, *, archived=True, trusted=True) -> Decision:
+    def at(self, after: timedelta, task=EXPIRED, *, archived=True, trusted=True) -> Any:
         return verdict(task, now=DEADLINE + after, archive_stored=archived, clock_trusted=trusted)
 
     @pytest.mark.parametrize("after", [timedelta(days=-1), -SECOND, timedelta(0), SECOND, SKEW_GUARD])

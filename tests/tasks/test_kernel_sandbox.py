@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from sandbox_providers.contract import State
-from tasks_app.kernel import ABSENT_FOR, ABSENT_READS, Creation, Decision, Suspicion
+from tasks_app.kernel import ABSENT_FOR, ABSENT_READS, Creation, Suspicion
 from tasks_app.states import FailureCode, Presence, Status
 from tests.tasks.kernel_facts import (
     CREATING,
@@ -31,7 +32,7 @@ def suspected(reads: int, since: timedelta):
 
 
 class TestPresence:
-    def see(self, state: State, task=RUNNING, **changes) -> Decision:
+    def see(self, state: State, task=RUNNING, **changes) -> Any:
         return verdict(task, observation=sight(state, **changes))
 
     def test_one_absence_is_a_suspicion(self):
@@ -169,7 +170,7 @@ class TestCreation:
 
 
 class TestStartDeadline:
-    def late(self, by: timedelta, task=CREATING, since=LONG_AGO) -> Decision:
+    def late(self, by: timedelta, task=CREATING, since=LONG_AGO) -> Any:
         started = replace(task, provisioning_at=NOW - LIMITS.start_deadline - by)
         return verdict(started, watching_since=since)
 

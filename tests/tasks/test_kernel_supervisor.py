@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from sandbox_supervisor.protocol.messages import Desired
 from sandbox_supervisor.protocol.states import GraphState, NodeState
-from tasks_app.kernel import REOPEN_MARGIN, SILENCE, Admission, Decision, Proof, Want, admit, desired
+from tasks_app.kernel import REOPEN_MARGIN, SILENCE, Admission, Proof, Want, admit, desired
 from tasks_app.states import FailureCode, Health, Presence, Status
 from tests.tasks.kernel_facts import (
     CREATING,
@@ -119,7 +120,7 @@ class TestReadiness:
 
 
 class TestEnd:
-    def end(self, graph: GraphState, task=RUNNING, proof=Proof.NOT_ASKED, **changes) -> Decision:
+    def end(self, graph: GraphState, task=RUNNING, proof=Proof.NOT_ASKED, **changes) -> Any:
         return verdict(task, report=beat(graph=graph, **changes), proof=proof)
 
     @pytest.mark.parametrize("proof", [Proof.NOT_ASKED, Proof.HOLDS, Proof.NOTHING])
@@ -189,7 +190,7 @@ class TestEnd:
 
 
 class TestReopening:
-    def reopen(self, task=ENDED, now=NOW, **changes) -> Decision:
+    def reopen(self, task=ENDED, now=NOW, **changes) -> Any:
         return verdict(task, now=now, report=beat(round=2, **changes))
 
     def test_a_higher_round_inside_the_window_reopens_the_task(self):
@@ -219,6 +220,7 @@ class TestReopening:
         assert [note.data["why"] for note in said.notes] == [why]
 
     def test_a_rerun_needs_time_to_start(self):
+        assert ENDED.retain_until
         last = ENDED.retain_until - REOPEN_MARGIN
         assert self.reopen(now=last).status is Status.RUNNING
         assert self.reopen(now=last + timedelta(microseconds=1)).status is None
@@ -232,7 +234,7 @@ class TestReopening:
 
 
 class TestContact:
-    def watch(self, task, since=LONG_AGO, **seen) -> Decision:
+    def watch(self, task, since=LONG_AGO, **seen) -> Any:
         return verdict(task, watching_since=since, **seen)
 
     def test_a_heartbeat_makes_a_task_reachable(self):

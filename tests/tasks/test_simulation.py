@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from tests.tasks.simulation import START, Simulation
+from tests.tasks.simulation import Simulation
+from tests.tasks.simulation_rules import START, at_rest
 
 LIVES = int(os.environ.get("CAISSON_TEST_LIVES", "200"))
 BLOCKS = 10
@@ -19,7 +20,7 @@ def test_random_lives_keep_every_invariant_and_come_to_rest(block):
             for _ in range(STEPS):
                 life.step()
             life.calm(ticks=5)
-            assert life.at_rest(), f"stuck: {life.task.status}, {life.task.presence}, {life.task.health}"
+            assert at_rest(life), f"stuck: {life.task.status}, {life.task.presence}, {life.task.health}"
         except AssertionError as error:
             story = "\n".join(life.trace[-40:])
             pytest.fail(f"seed {seed}, {life.now - START}: {error}\nwords {life.words}\n{story}")

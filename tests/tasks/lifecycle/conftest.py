@@ -48,6 +48,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return make_project(tmp_path_factory.mktemp("project"))
 
 
+@pytest.fixture
+def own_project(tmp_path: Path):
+    """A repository that the test may change."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    return make_project(folder)
+
+
 @cache
 def compiled(source: str) -> CompiledFlow:
     return compiled_or_refused(source)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from registry_app.models import FlowVersion
@@ -15,6 +16,7 @@ from tasks_app.services.creation import Created, TaskRequest, create_task
 from tests.git_remotes import Project
 from workspaces_app.access import Actor
 from workspaces_app.models import Repository, User, Workspace
+from workspaces_app.services.repositories import allow_root, register
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -104,12 +106,12 @@ class House:
     def starting(self, **changes: Any) -> Task:
         return provisioning.provision(self.pending(**changes).pk)
 
-    def running(self, **changes: Any) -> Task:
+    def running(self, **changes: Any) -> Any:
         task = self.starting(**changes)
         self.beat(task)
         return self.again(task)
 
-    def ended(self, graph: GraphState = GraphState.SUCCEEDED, **changes: Any) -> Task:
+    def ended(self, graph: GraphState = GraphState.SUCCEEDED, **changes: Any) -> Any:
         task = self.running(**changes)
         self.beat(task, graph=graph)
         return self.again(task)
@@ -122,7 +124,7 @@ class House:
 
     # --- what happens to them ---
 
-    def again(self, task: Task) -> Task:
+    def again(self, task: Task) -> Any:
         return Task.objects.select_related("contact").get(pk=task.pk)
 
     def box(self, task: Task) -> Box:
@@ -158,3 +160,13 @@ class House:
 
     def kinds(self, task: Task) -> list[str]:
         return list(task.events.order_by("id").values_list("kind", flat=True))
+
+
+def use(house: House, path: Path, *, slug: str = "own", push: Path | None = None) -> Repository:
+    """Let further tasks of the house work on the repository at ``path``."""
+    allow_root(workspace=house.workspace, path=str(Path(path).parent), by=house.actor)
+    repository = register(
+        workspace=house.workspace, slug=slug, clone_url=str(path), push_url=str(push) if push else "", by=house.actor
+    )
+    house.repository = repository
+    return repository

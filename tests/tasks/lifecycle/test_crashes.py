@@ -91,7 +91,7 @@ def one_tick(house, task: Task, graph: GraphState, counter: Counter) -> None:
     counter.survive(retention.sweep)
 
 
-def live(house, key: str, wish: str, graph: GraphState, counter: Counter) -> Task:
+def live(house, key: str, wish: str, graph: GraphState, counter: Counter) -> Any:
     """A whole life: created by a client that repeats its request, worked on, ended, removed."""
     created = None
     while created is None:

@@ -9,6 +9,7 @@ from sandbox_supervisor.protocol.messages import Desired
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from tasks_app.models import Quota
 from tasks_app.services import contact, leases, lifecycle, observation, provisioning, tokens
+from tasks_app.services.providers import provider_named
 from tasks_app.states import FailureCode, Presence, SecretState, Status
 
 
@@ -38,6 +39,7 @@ def test_a_second_worker_gives_way_to_the_lease(house):
     task = house.pending()
     token = leases.take(f"provision:{task.pk}", now=house.clock(), ttl=provisioning.LEASE)
     assert provisioning.provision(task.pk).status == Status.PENDING
+    assert token
     leases.release(f"provision:{task.pk}", token)
     assert provisioning.provision(task.pk).presence == Presence.PRESENT
 
@@ -95,9 +97,7 @@ def test_a_crash_between_the_call_and_its_record_adopts_what_is_there(house):
     task = house.pending()
     lifecycle.claim(task, now=house.clock())
     task = house.again(task)
-    reference = provisioning.provider_named("scripted").create(
-        provisioning.sandbox_spec(task), provisioning.secret_bundle(task)
-    )
+    reference = provider_named("scripted").create(provisioning.sandbox_spec(task), provisioning.secret_bundle(task))
     provisioning.sweep()
     task = house.again(task)
     assert task.sandbox_ref == reference

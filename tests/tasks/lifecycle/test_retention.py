@@ -10,7 +10,7 @@ from sandbox_supervisor.protocol.messages import Desired
 from sandbox_supervisor.protocol.states import GraphState
 from tasks_app.errors import Forbidden, NotVisible
 from tasks_app.kernel import SKEW_GUARD, SNAPSHOT_PATIENCE
-from tasks_app.models import Quota, Task, TaskSnapshot
+from tasks_app.models import Quota, TaskSnapshot
 from tasks_app.services import contact, lifecycle, observation, provisioning, retention
 from tasks_app.states import FailureCode, Presence, RemovalReason, Status
 from workspaces_app.access import Actor
@@ -24,7 +24,7 @@ def destroyed(house) -> list[str]:
     return [done.verb for done in house.world.history if done.verb in DESTRUCTIVE]
 
 
-def at_deadline(house, task, after: timedelta) -> Task:
+def at_deadline(house, task, after: timedelta):
     house.clock.moment = task.retain_until + after
     house.clock.instant = (house.clock.moment - house.clock.moment.replace(year=2029)).total_seconds()
     retention._guard = type(retention._guard)(monotonic=house.clock.monotonic)
@@ -49,7 +49,7 @@ class TestDeadline:
         )
         assert task.reclaimed_at == house.clock()
         assert not house.world.boxes
-        assert TaskSnapshot.objects.latest_of(task.pk).data == {"nodes": []}
+        assert TaskSnapshot.objects.get(task=task).data == {"nodes": []}
 
     def test_capacity_is_freed_once_when_the_sandbox_is_gone(self, house):
         task = house.archived(house.ended())

@@ -1,6 +1,7 @@
 """What the database itself refuses about a task's rows."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, models, transaction
@@ -22,7 +23,7 @@ def refused(**changes):
     return attempt
 
 
-def other_value(field: models.Field, value):
+def other_value(field: Any, value):
     if isinstance(field, models.ForeignKey | models.IntegerField | models.DecimalField):
         return value + 1 if not isinstance(value, str) else f"{value[:-1]}{'y' if value.endswith('x') else 'x'}"
     if isinstance(field, models.BooleanField):
@@ -184,7 +185,9 @@ def test_one_snapshot_per_task_and_round(house):
     with pytest.raises(IntegrityError), transaction.atomic():
         house.archived(task)
     assert house.archived(task, round_=2)
-    assert TaskSnapshot.objects.latest_of(task.pk).round == 2
+    latest = TaskSnapshot.objects.latest_of(task.pk)
+    assert latest
+    assert latest.round == 2
 
 
 def test_a_fact_with_a_key_is_told_once(house):

@@ -21,7 +21,7 @@ TTL = timedelta(seconds=30)
 @pytest.mark.django_db
 class TestLeases:
     def test_one_holder_at_a_time(self):
-        token = leases.take("x", now=START, ttl=TTL)
+        token = leases.take("x", now=START, ttl=TTL) or ""
         assert token
         assert leases.take("x", now=START, ttl=TTL) is None
         leases.release("x", token)
@@ -33,19 +33,19 @@ class TestLeases:
         assert leases.take("x", now=START + TTL, ttl=TTL)
 
     def test_a_sleeper_cannot_renew_what_another_holds(self):
-        sleeper = leases.take("x", now=START, ttl=TTL)
+        sleeper = leases.take("x", now=START, ttl=TTL) or ""
         leases.take("x", now=START + TTL, ttl=TTL)
         assert not leases.renew("x", sleeper, now=START + TTL, ttl=TTL)
         assert not leases.holds("x", sleeper, now=START + TTL)
 
     def test_a_sleeper_cannot_give_back_what_another_holds(self):
-        sleeper = leases.take("x", now=START, ttl=TTL)
-        current = leases.take("x", now=START + TTL, ttl=TTL)
+        sleeper = leases.take("x", now=START, ttl=TTL) or ""
+        current = leases.take("x", now=START + TTL, ttl=TTL) or ""
         leases.release("x", sleeper)
         assert leases.holds("x", current, now=START + TTL)
 
     def test_a_renewed_lease_lasts_longer(self):
-        token = leases.take("x", now=START, ttl=TTL)
+        token = leases.take("x", now=START, ttl=TTL) or ""
         assert leases.renew("x", token, now=START + TTL / 2, ttl=TTL)
         assert leases.take("x", now=START + TTL, ttl=TTL) is None
 
