@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import shutil
-from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,67 +10,12 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from tests.fixtures.stream_page import NODE, page
 from tests.fixtures.waiting import eventually
 
-HARNESS = Path(__file__).with_name("stream_harness.mjs")
-NODE = shutil.which("node")
 PATIENCE = 20.0
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not on this machine")
-
-
-class Page:
-    """The module at work in a process of its own: what it told its page, line by line."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self.told: list[dict[str, Any]] = []
-
-    async def read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self.told.append(json.loads(line))
-
-    def command(self, word: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{word}\n".encode())
-
-    def of(self, what: str) -> list[dict[str, Any]]:
-        return [entry for entry in self.told if entry["what"] == what]
-
-    @property
-    def seqs(self) -> list[int]:
-        return [seq for entry in self.of("events") for seq in entry["seqs"]]
-
-    def has_reached(self, seq: int) -> bool:
-        return bool(self.seqs) and self.seqs[-1] >= seq
-
-    @property
-    def states(self) -> list[str]:
-        return [entry["state"] for entry in self.of("state")]
-
-
-@asynccontextmanager
-async def page(url: str, **options: Any):
-    assert NODE is not None
-    process = await asyncio.create_subprocess_exec(
-        NODE,
-        "--no-warnings",
-        "--experimental-websocket",
-        str(HARNESS),
-        url,
-        json.dumps(options),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    made = Page(process)
-    reading = asyncio.create_task(made.read())
-    try:
-        yield made
-    finally:
-        process.kill()
-        await process.wait()
-        await reading
 
 
 class Script:
