@@ -3,6 +3,7 @@
 NAME is ``local``, ``scripted``, or ``package.module:callable`` that gives a ``Harness``. Exits 1 if a case is broken.
 """
 
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from importlib import import_module
 from sandbox_providers.conformance.cases import Judgement, Verdict, all_cases, judge
 from sandbox_providers.conformance.harness import Harness
 
+_TERMINATED = 128 + signal.SIGTERM
 HARNESSES = {
     "local": "sandbox_providers.conformance.local:LocalHarness",
     "scripted": "sandbox_providers.conformance.scripted:ScriptedHarness",
@@ -35,6 +37,7 @@ def line(judgement: Judgement) -> str:
 
 
 def main(argv: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))  # so that what was started is ended
     if len(argv) != 1:
         sys.stderr.write(f"usage: python -m sandbox_providers.conformance {{{','.join(HARNESSES)},MODULE:CALLABLE}}\n")
         return 2

@@ -4,9 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from sandbox_providers.conformance.cases import case
-from sandbox_providers.conformance.harness import Harness, expect
+from sandbox_providers.conformance.harness import Harness, expect, leave
 from sandbox_providers.contract import (
-    Authority,
     CapacityGap,
     InvalidSpec,
     ProviderError,
@@ -156,7 +155,7 @@ def an_ended_sandbox_is_never_started_again(harness: Harness) -> None:
 def a_name_that_was_cleaned_up_is_never_used_again(harness: Harness) -> None:
     spec, ref = harness.start()
     harness.provider.terminate(ref, reason="test")
-    harness.provider.clean_up(ref, Authority(task=spec.task_id, reason="person_deleted"))
+    harness.provider.clean_up(ref, leave(spec.task_id))
     refused(harness, spec, SpecConflict)
     expect(harness.objects(spec.name) == 0, "nothing should exist")
 

@@ -4,9 +4,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sandbox_providers.conformance.cases import case
-from sandbox_providers.conformance.harness import Harness, expect, until
+from sandbox_providers.conformance.harness import Harness, expect, leave, until
 from sandbox_providers.contract import (
-    Authority,
     IdentityMismatch,
     ProviderError,
     Report,
@@ -19,17 +18,13 @@ from sandbox_providers.contract import (
 STOPPED = frozenset({Termination.CONFIRMED, Termination.GONE})
 
 
-def leave(spec: SandboxSpec) -> Authority:
-    return Authority(task=spec.task_id, reason="person_deleted")
-
-
 def terminate(harness: Harness, ref: SandboxRef) -> None:
     """Terminate until it is confirmed, as the control plane does."""
     until(lambda: harness.provider.terminate(ref, reason="test") in STOPPED, "termination should be confirmed")
 
 
 def clean_up(harness: Harness, spec: SandboxSpec, ref: SandboxRef) -> None:
-    until(lambda: not harness.provider.clean_up(ref, leave(spec)).remaining, "everything should be removed")
+    until(lambda: not harness.provider.clean_up(ref, leave(spec.task_id)).remaining, "everything should be removed")
 
 
 @case
@@ -93,7 +88,7 @@ def clean_up_needs_leave_for_this_very_task(harness: Harness) -> None:
     spec, ref = harness.start()
     terminate(harness, ref)
     try:
-        harness.provider.clean_up(ref, Authority(task="tsk_other", reason="person_deleted"))
+        harness.provider.clean_up(ref, leave("tsk_other"))
     except IdentityMismatch:
         pass
     else:
@@ -104,7 +99,7 @@ def clean_up_needs_leave_for_this_very_task(harness: Harness) -> None:
 @case
 def clean_up_leaves_what_still_runs(harness: Harness) -> None:
     spec, ref = harness.start()
-    report = harness.provider.clean_up(ref, leave(spec))
+    report = harness.provider.clean_up(ref, leave(spec.task_id))
     expect(report.remaining, "what runs should be reported as remaining")
     expect(harness.provider.observe(ref).state is State.READY, "it should run on")
 
@@ -113,7 +108,7 @@ def clean_up_leaves_what_still_runs(harness: Harness) -> None:
 def clean_up_removes_everything(harness: Harness) -> None:
     spec, ref = harness.start()
     terminate(harness, ref)
-    report = harness.provider.clean_up(ref, leave(spec))
+    report = harness.provider.clean_up(ref, leave(spec.task_id))
     expect(report.removed and not report.remaining, f"everything should be removed, not {report}")
     expect(harness.objects(spec.name) == 0, "nothing should exist")
     expect(harness.provider.observe(ref).state is State.ABSENT, "it should be absent, not lost")
@@ -125,14 +120,14 @@ def clean_up_may_be_repeated(harness: Harness) -> None:
     spec, ref = harness.start()
     terminate(harness, ref)
     clean_up(harness, spec, ref)
-    expect(harness.again().clean_up(ref, leave(spec)) == Report(), "there should be nothing more to do")
+    expect(harness.again().clean_up(ref, leave(spec.task_id)) == Report(), "there should be nothing more to do")
 
 
 @case
 def a_lost_answer_to_clean_up_may_be_repeated(harness: Harness) -> None:
     spec, ref = harness.start()
     terminate(harness, ref)
-    harness.drop_answer("clean_up", lambda: harness.provider.clean_up(ref, leave(spec)))
+    harness.drop_answer("clean_up", lambda: harness.provider.clean_up(ref, leave(spec.task_id)))
     clean_up(harness, spec, ref)
     expect(harness.objects(spec.name) == 0, "nothing should exist")
 
@@ -143,7 +138,7 @@ def what_cannot_be_removed_is_reported_and_removed_later(harness: Harness) -> No
     terminate(harness, ref)
     unblock = harness.block_removal(ref)
     try:
-        report = harness.provider.clean_up(ref, leave(spec))
+        report = harness.provider.clean_up(ref, leave(spec.task_id))
     finally:
         unblock()
     expect(report.remaining, "what remains should be named")
@@ -155,7 +150,7 @@ def what_cannot_be_removed_is_reported_and_removed_later(harness: Harness) -> No
 def clean_up_never_hits_a_successor(harness: Harness) -> None:
     spec, ref = harness.start()
     terminate(harness, ref)
-    harness.provider.clean_up(replace(ref, uid="another", instance=""), leave(spec))
+    harness.provider.clean_up(replace(ref, uid="another", instance=""), leave(spec.task_id))
     expect(harness.objects(spec.name) == 1, "the one that is there should stand")
 
 
@@ -163,7 +158,7 @@ def clean_up_never_hits_a_successor(harness: Harness) -> None:
 def a_create_that_comes_after_clean_up_makes_nothing(harness: Harness) -> None:
     spec = harness.spec()
     ref = SandboxRef(provider=harness.name, version="1", name=spec.name, uid="")
-    expect(not harness.provider.clean_up(ref, leave(spec)).remaining, "there should be nothing to remove")
+    expect(not harness.provider.clean_up(ref, leave(spec.task_id)).remaining, "there should be nothing to remove")
     with suppress(ProviderError):
         harness.provider.create(spec, harness.secrets())
     expect(harness.objects(spec.name) == 0, "a late create should have made nothing")

@@ -6,7 +6,16 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import count
 
-from sandbox_providers.contract import Observation, Provider, SandboxRef, SandboxSpec, Secret, SecretBundle, State
+from sandbox_providers.contract import (
+    Authority,
+    Observation,
+    Provider,
+    SandboxRef,
+    SandboxSpec,
+    Secret,
+    SecretBundle,
+    State,
+)
 
 WAIT = 30.0  # seconds that anything may take
 _PAUSE = 0.02
@@ -32,6 +41,11 @@ def until(question: Callable[[], object], what: str) -> None:
     while not question():
         expect(time.monotonic() < ends_at, f"{what} within {WAIT:.0f} s")
         time.sleep(_PAUSE)
+
+
+def leave(task: str) -> Authority:
+    """Give leave to remove the sandbox of ``task``, as only a person or a deadline can outside this kit."""
+    return Authority(task=task, reason="person_deleted")
 
 
 class Harness:

@@ -1,11 +1,8 @@
 """The harness of the local provider: real launchers, real signals, real files."""
 
-import atexit
-import fcntl
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -13,39 +10,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from sandbox_providers.conformance import local_material as material
 from sandbox_providers.conformance.harness import Harness, NotOffered, expect, until
-from sandbox_providers.contract import Authority, Observation, Provider, SandboxRef, SandboxSpec, State
+from sandbox_providers.contract import Observation, Provider, SandboxRef, SandboxSpec, State
 from sandbox_providers.local import ending, looking, removal
-from sandbox_providers.local.images import ensure_image
 from sandbox_providers.local.layout import Layout
 from sandbox_providers.local.provider import LocalProvider
 from sandbox_providers.registry import ProviderSettings
-from sandbox_supervisor.protocol import codec, flow, folder, handover
+from sandbox_supervisor.protocol import codec, folder, handover
 from sandbox_supervisor.protocol.identity import Process
-from sandbox_supervisor.protocol.spec import Repository, TaskInfo, TaskSpecification
 
 PATIENCE = 2.0  # seconds for an orderly stop; a product has more
-_GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
-_IDENTITY = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Conformance"), ("EMAIL", "conformance@caisson.invalid"))
-}
-
-
-_built: list[Path] = []  # the state directory in which this process has built the image
-
-
-def shared_image(state: Path) -> str:
-    """Build the image once per process; give each harness its own links to the same files."""
-    if not _built:
-        _built.append(Path(tempfile.mkdtemp(prefix="caisson-c-image-")))
-        atexit.register(shutil.rmtree, _built[0], ignore_errors=True)
-    digest = ensure_image(_built[0])
-    built, wanted = Layout(_built[0]).image(digest), Layout(state).image(digest)
-    wanted.parent.mkdir(parents=True)
-    shutil.copytree(built, wanted, symlinks=True, copy_function=os.link)
-    return digest
 
 
 class LocalHarness(Harness):
@@ -53,7 +28,7 @@ class LocalHarness(Harness):
 
     name = "local"
 
-    def __init__(self, *, image: Callable[[Path], str] = shared_image, isolation: str = "auto") -> None:
+    def __init__(self, *, image: Callable[[Path], str] = material.shared_image, isolation: str = "auto") -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="caisson-c-"))
         self.state = self.folder / "state"
@@ -61,7 +36,7 @@ class LocalHarness(Harness):
         self.image_digest = image(self.state)
         self._settings = ProviderSettings(state_dir=self.state, isolation=isolation, image_digest=self.image_digest)
         self.provider: Provider = self.again()
-        self._commit = _make_repository(self.folder / "source")
+        self._commit = material.make_repository(self.folder / "source")
         self._known: dict[str, list[Process]] = {}
         self._records: dict[str, folder.Record] = {}
         self._uids: dict[str, str] = {}
@@ -73,26 +48,10 @@ class LocalHarness(Harness):
         removal.remove(self.folder)
 
     def specification(self) -> bytes:
-        return self._specification(self._commit)
+        return material.specification(self.folder / "source", self._commit)
 
     def failing_specification(self) -> bytes:
-        return self._specification("1" * 40)
-
-    def _specification(self, commit: str) -> bytes:
-        return codec.canonical(
-            TaskSpecification(
-                task=TaskInfo(id="tsk_c", title="Conformance", brief="", creator="conformance", workspace="main"),
-                repository=Repository(
-                    slug="source",
-                    clone_url=str(self.folder / "source"),
-                    base_commit=commit,
-                    base_ref="main",
-                    task_branch="caisson/conformance",
-                ),
-                flow=flow.Flow(name="empty", nodes=()),
-                nonce="nonce",
-            )
-        )
+        return material.specification(self.folder / "source", "1" * 40)
 
     def wait(self, ref: SandboxRef, *states: State) -> Observation:
         seen = super().wait(ref, *states)
@@ -297,13 +256,13 @@ class LocalHarness(Harness):
         path.touch()
         fd = os.open(path, os.O_RDONLY)
         try:
-            _set_immutable(fd, on=True)
+            material.set_immutable(fd, on=True)
         except OSError as error:
             os.close(fd)
             raise NotOffered(f"no file can be made unremovable here: {error.strerror}") from None
 
         def unblock() -> None:
-            _set_immutable(fd, on=False)
+            material.set_immutable(fd, on=False)
             os.close(fd)
 
         return unblock
@@ -332,30 +291,3 @@ class LocalHarness(Harness):
             return not self._running(name)
 
         until(nothing_runs, f"{name} should have ended")
-
-
-def clean_up_all(harness: LocalHarness) -> None:
-    """Remove every sandbox by the ordinary path."""
-    for ref in list(harness.provider.list_owned()):
-        harness.provider.terminate(ref, reason="conformance")
-        order = harness.layout.order(ref.name)
-        if order:
-            harness.provider.clean_up(ref, Authority(task=order.task_id, reason="person_deleted"))
-
-
-def _set_immutable(fd: int, *, on: bool) -> None:
-    (flags,) = struct.unpack("i", fcntl.ioctl(fd, _GET_FLAGS, struct.pack("i", 0)))
-    flags = flags | _IMMUTABLE if on else flags & ~_IMMUTABLE
-    fcntl.ioctl(fd, _SET_FLAGS, struct.pack("i", flags))
-
-
-def _make_repository(path: Path) -> str:
-    def git(*args: str) -> str:
-        environment = {"PATH": os.environ["PATH"], "HOME": str(path), "GIT_CONFIG_NOSYSTEM": "1"} | _IDENTITY
-        command = ["git", "-C", str(path), *args]
-        return subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout.strip()
-
-    path.mkdir()
-    git("init", "--quiet", "--initial-branch=main")
-    git("commit", "--quiet", "--allow-empty", "-m", "first")
-    return git("rev-parse", "HEAD")

@@ -29,6 +29,8 @@ _BUSY = 20.0  # seconds to wait for another process that works on the same sandb
 _PATIENCE = 15.0  # seconds a sandbox has to stop in order
 _READING = frozenset({"materialising", "running", "stopping"})  # phases in which the secret channel is closed
 
+_LIMITS = "memory is limited for each process, processor time by priority only"
+
 _NOT_OFFERED = {
     "partition": "the supervisor is reached over the loopback interface",
     "observe_wrong_image": "code runs from the image folder itself; nothing else can have been started",
@@ -142,7 +144,7 @@ class LocalProvider:
             version=VERSION,
             serves=(looking.SCHEMA,),
             isolation=isolation.SHOWN[tier.tier],
-            isolation_detail=tier.reason,
+            isolation_detail=f"{tier.reason}; {_LIMITS}",
             image_reference=f"host ({image.version})",
             image_digest=image.digest,
             not_offered=_NOT_OFFERED,

@@ -3,7 +3,7 @@
 import os
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from sandbox_supervisor.protocol import codec, folder, handover
 
 PYTHON_FLAGS = ("-P", "-s", "-B")
 _PASSED_ON = ("PATH", "LANG", "TZ")
+_NICENESS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class Children:
                 *("--memory", str(self.order.memory_limit or 0)),
             ],
             extra={"CAISSON_RUNNER_NONCE": self.nonce},
+            first=_yield_to_others,
         )
 
     def _bwrap(self) -> Path | None:
@@ -88,7 +90,14 @@ class Children:
     def _python(self, name: str) -> list[str]:
         return [self.order.python, *PYTHON_FLAGS, "-m", "sandbox_supervisor", name]
 
-    def _start(self, argv: list[str], *, pass_fds: Iterable[int] = (), extra: Mapping[str, str] | None = None) -> int:
+    def _start(
+        self,
+        argv: list[str],
+        *,
+        pass_fds: Iterable[int] = (),
+        extra: Mapping[str, str] | None = None,
+        first: Callable[[], None] = processes.die_with_parent,
+    ) -> int:
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"PYTHONPATH": self.order.image, folder.MARK: self.order.uid, **(extra or {})}
         with Path(os.devnull).open("rb") as nothing:
@@ -99,10 +108,16 @@ class Children:
                 cwd=self.place,
                 pass_fds=tuple(pass_fds),
                 process_group=0,
-                preexec_fn=processes.die_with_parent,  # noqa: PLW1509  # one thread only
+                preexec_fn=first,  # noqa: PLW1509  # one thread only
             )
         process.returncode = 0  # the keeper reaps by pid
         return process.pid
+
+
+def _yield_to_others() -> None:
+    """Die with the launcher, and let what people wait for go first: agents take whatever processor time they get."""
+    processes.die_with_parent()
+    os.nice(_NICENESS)
 
 
 @contextmanager

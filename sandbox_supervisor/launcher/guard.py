@@ -46,6 +46,7 @@ def _listen(heard: int) -> int:
 
 
 def _guarded(launch: Callable[[Callable[[], None]], int], told: int) -> int:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until there is something to end in order
     processes.die_with_parent(signal.SIGTERM)
 
     def ready() -> None:

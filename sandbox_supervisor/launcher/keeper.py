@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from sandbox_supervisor.protocol.identity import Process
 SUPERVISOR_RESPAWNS, RESPAWN_WINDOW = 5, 60.0
 RUNNER_GRACE, SUPERVISOR_GRACE = 8.0, 5.0
 MATERIALISE_LIMIT = 15 * 60.0
+LOG_LIMIT = 8 * 1024 * 1024  # bytes; one earlier log is kept
 _LOOK_AROUND = 2.0  # how often the folder is looked for
 _PROOF = 5.0
 
@@ -149,6 +151,15 @@ class Keeper:
             raise Stop(0, "asked to stop")
         if not self._is_folder_there():
             raise Stop(folder.EXIT_FOLDER_GONE, "the folder has gone")
+        self._bound_log()
+
+    def _bound_log(self) -> None:
+        """Start the log anew when it has grown too long: its writers append, so they go on at its new end."""
+        log = self._place / folder.LOG
+        with suppress(OSError):
+            if log.stat().st_size > LOG_LIMIT:
+                shutil.copyfile(log, log.with_suffix(".log.1"))
+                os.truncate(log, 0)
 
     def _is_folder_there(self) -> bool:
         """Say whether the path still leads to the folder of the start, and not to one that has taken its place."""

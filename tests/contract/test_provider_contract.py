@@ -42,7 +42,7 @@ CASES = {case.name: case for case in all_cases()}
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("provider", HARNESSES)
+@pytest.mark.parametrize("provider", ["scripted", pytest.param("local", marks=pytest.mark.slow)])
 def test_contract(provider: str, case: str) -> None:
     harness: Harness = HARNESSES[provider]()
     try:

@@ -27,6 +27,8 @@ from sandbox_providers.registry import ProviderSettings
 from sandbox_supervisor.protocol import folder
 from tests.sandbox_folder import make_image, until
 
+pytestmark = pytest.mark.slow  # a launcher, supervisor and runner per test
+
 
 @pytest.fixture
 def harness():

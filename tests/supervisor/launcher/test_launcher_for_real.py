@@ -15,6 +15,8 @@ from sandbox_supervisor.processes import descendants
 from tests.sandbox_folder import until
 from tests.supervisor.launcher.conftest import Sandbox
 
+pytestmark = pytest.mark.slow  # builds the image
+
 
 @pytest.fixture(scope="module")
 def running():

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_providers.contract import State
-from sandbox_supervisor.launcher.keeper import SUPERVISOR_RESPAWNS
+from sandbox_supervisor.launcher.keeper import LOG_LIMIT, SUPERVISOR_RESPAWNS
 from sandbox_supervisor.protocol import folder, handover
 from tests.sandbox_folder import until
+
+pytestmark = pytest.mark.slow  # real processes that come, go and are waited for
 
 
 def all_gone(processes):
@@ -185,6 +187,31 @@ def test_a_sandbox_is_no_child_of_its_creator_and_has_a_session_of_its_own(sandb
         assert os.getsid(process.pid) == running.record.guard.pid
     parent = Path(f"/proc/{running.record.guard.pid}/stat").read_text().rpartition(")")[2].split()[1]
     assert int(parent) != os.getpid()
+
+
+def test_a_log_that_has_grown_too_long_is_begun_anew_and_still_written_to(sandbox):
+    running = sandbox().start()
+    log = running.place / folder.LOG
+    with log.open("ab") as file:
+        file.truncate(LOG_LIMIT + 1)
+    until(lambda: log.stat().st_size < LOG_LIMIT, what="a new log")
+    running.kill_supervisor()
+    until(lambda: "the supervisor has ended" in log.read_text(), what="a line in the new log")
+    assert log.with_suffix(".log.1").stat().st_size > LOG_LIMIT
+
+
+def test_the_runner_lets_others_go_first(sandbox):
+    running = sandbox().start()
+    assert os.getpriority(os.PRIO_PROCESS, running.runner.pid) > os.getpriority(os.PRIO_PROCESS, running.supervisor.pid)
+
+
+def test_a_launcher_that_is_told_to_stop_while_it_starts_stops(sandbox, harness):
+    made = sandbox()
+    assert harness.create_and_die(made.spec, 4) is True  # it has just been spawned
+    until((made.place / folder.RECORD).exists, what="a launcher")
+    made.record.launcher.signal(signal.SIGTERM)
+    all_gone([made.record.launcher, made.record.guard])
+    assert exit_of(made) in {folder.Exit(code=0), folder.Exit(signal=signal.SIGTERM)}
 
 
 # --- one launcher per sandbox ----------------------------------------------------------------------------------------
