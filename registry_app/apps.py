@@ -1,3 +1,5 @@
+"""Name the app to Django."""
+
 from django.apps import AppConfig
 
 

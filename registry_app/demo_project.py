@@ -70,9 +70,9 @@ def _commit_history(path: Path) -> Path:
 
 def _git(path: Path | None, *arguments: str, date: str = "") -> str:
     place = ["-C", str(path)] if path else []
-    environment = git_rules.environment(
-        path=os.environ.get("PATH", os.defpath), tmp=tempfile.gettempdir(), global_config="/dev/null"
-    )
+    found = shutil.which("git")
+    path = f"{Path(found).parent}:{os.defpath}" if found else os.defpath
+    environment = git_rules.environment(path=path, tmp=tempfile.gettempdir(), global_config="/dev/null")
     if date:
         environment |= {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
     done = subprocess.run(

@@ -1,3 +1,5 @@
+"""Let the database refuse changes to what never changes."""
+
 from django.db import migrations
 
 from workspaces_app.immutability import refuse, whole_table

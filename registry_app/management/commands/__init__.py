@@ -1,0 +1,1 @@
+"""Thin: each command reads its arguments and calls one service."""
