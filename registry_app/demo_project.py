@@ -68,8 +68,8 @@ def _commit_history(path: Path) -> Path:
     return path
 
 
-def _git(path: Path | None, *arguments: str, date: str = "") -> str:
-    place = ["-C", str(path)] if path else []
+def _git(folder: Path | None, *arguments: str, date: str = "") -> str:
+    place = ["-C", str(folder)] if folder else []
     found = shutil.which("git")
     path = f"{Path(found).parent}:{os.defpath}" if found else os.defpath
     environment = git_rules.environment(path=path, tmp=tempfile.gettempdir(), global_config="/dev/null")

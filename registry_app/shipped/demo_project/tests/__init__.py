@@ -1,0 +1,1 @@
+"""The tests of pantry; the standard library runs them."""

@@ -1,3 +1,5 @@
+"""Quantities are exact, and are written as a cook writes them."""
+
 import unittest
 from fractions import Fraction
 

@@ -1,3 +1,5 @@
+"""Recipes are read from their plain text."""
+
 import unittest
 from pathlib import Path
 
