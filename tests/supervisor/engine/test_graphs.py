@@ -180,6 +180,17 @@ def test_a_join_that_tolerates_failure_lets_the_graph_succeed(sandbox):
     assert ran.outcome("after") == "succeeded"
 
 
+def test_the_question_of_an_approval_is_a_template(sandbox):
+    ask = Approval(question="Deliver {{ nodes.work.result.n }} changes?", timeout=60)
+    box = sandbox(
+        [
+            command("work", "echo '{\"n\": 3}' > $CAISSON_RESULT", options={"result": NUMBER}),
+            Node(key="sign-off", kind=NodeKind.APPROVAL, needs=("work",), approval=ask),
+        ]
+    )
+    assert box.run().said("opened: Deliver 3 changes?")
+
+
 def test_arguments_and_environment_of_a_command_are_templates(sandbox):
     said = Command(
         argv=("sh", "-c", 'echo "$0 $WHO" > value.txt', "{{ task.title }}"), env={"WHO": "{{ task.creator }}"}

@@ -1,0 +1,141 @@
+"""Agents and repositories that attack the supervisor: nothing of theirs runs in our processes or leaves their tree."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox_supervisor import isolation
+from sandbox_supervisor.protocol.flow import ArtefactRule
+from sandbox_supervisor.protocol.spec import Limits
+from sandbox_supervisor.standalone import bundled_bwrap
+from tests.supervisor.engine.scenario import BRANCH, agent, command, deliver, keeping
+
+TRAPS = """
+trap_script="$HOME/trap.sh"
+printf '#!/bin/sh\\ntouch {sentinel}.$1\\ncat\\n' > "$trap_script"; chmod +x "$trap_script"
+git config core.fsmonitor "$trap_script fsmonitor"
+git config core.hooksPath "$PWD/hooks"
+git config filter.evil.clean "$trap_script clean"
+git config filter.evil.smudge "$trap_script smudge"
+git config filter.evil.process "$trap_script process"
+git config diff.evil.textconv "$trap_script textconv"
+git config diff.evil.command "$trap_script diff"
+git config diff.external "$trap_script external"
+git config merge.evil.driver "$trap_script merge"
+git config commit.gpgsign true
+git config gpg.program "$trap_script gpg"
+git config core.editor "$trap_script editor"
+git config core.sshCommand "$trap_script ssh"
+git config core.alternateRefsCommand "$trap_script alternates"
+git config uploadpack.packObjectsHook "$trap_script packobjects"
+mkdir -p hooks .git/hooks
+for hook in pre-commit commit-msg post-commit post-checkout post-index-change reference-transaction pre-push; do
+  printf '#!/bin/sh\\ntouch {sentinel}.hook\\n' > hooks/$hook; cp hooks/$hook .git/hooks/$hook 2>/dev/null
+  chmod +x hooks/$hook .git/hooks/$hook
+done
+printf '* filter=evil diff=evil merge=evil\\n' > .gitattributes
+echo 2 > value.txt
+"""
+
+
+def sentinels(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.parent.glob("sentinel*"))
+
+
+def test_hooks_filters_and_configured_programs_of_a_tree_never_run(sandbox, tmp_path):
+    script = TRAPS.replace("{sentinel}", str(tmp_path / "sentinel"))
+    box = sandbox([keeping("evil", script), keeping("after", "echo 3 > other.txt", "evil"), deliver("after")])
+    ran = box.run()
+    assert ran.code == 0, "\n".join(ran.lines)
+    assert sentinels(tmp_path / "x") == []
+    assert box.file(BRANCH, "value.txt") == "2"
+
+
+def test_a_repository_with_hostile_attributes_and_hooks_runs_nothing(sandbox, tmp_path):
+    files = {
+        ".gitattributes": "* filter=evil diff=evil merge=evil\n",
+        ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch /tmp/never"\n',
+        "value.txt": "1\n",
+    }
+    box = sandbox([keeping("work", "echo 2 > value.txt"), deliver("work")], files=files)
+    assert box.run().code == 0
+    assert box.file(BRANCH, "value.txt") == "2"
+
+
+def test_an_agent_cannot_move_a_ref_or_config_of_the_shared_repository(sandbox):
+    script = """
+    set +e; alternate=$(cat .git/objects/info/alternates); shared=$(dirname "$alternate")
+    git -C "$shared" update-ref refs/heads/planted HEAD 2>/dev/null; touch "$shared/planted" 2>/dev/null
+    git push -q "$shared" HEAD:refs/heads/pushed 2>/dev/null; echo 2 > value.txt
+    """
+    box = sandbox([keeping("evil", script)])
+    ran = box.run("--isolation", "auto")
+    if isolation.choose("auto", bwrap=bundled_bwrap()).tier is isolation.Tier.NONE:
+        pytest.skip("bubblewrap does not work here: without it all attempts share one user with the supervisor")
+    assert ran.code == 0
+    assert box.git("for-each-ref", "refs/heads") == ""
+    assert not (box.repo / "planted").exists()
+
+
+def test_links_and_devices_are_no_artefacts(sandbox, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    rules = (ArtefactRule(path="out/*", name="out"),)
+    script = f"mkdir out; ln -s {tmp_path}/secret out/link; mkfifo out/pipe"
+    box = sandbox([command("evil", script, artefacts=rules)])
+    ran = box.run()
+    assert ran.said("artefact_missing")
+    assert not any(path.read_bytes() == b"secret" for path in (box.folder / "log" / "artefacts").iterdir())
+
+
+def test_artefacts_beyond_the_quota_are_refused(sandbox):
+    script = "head -c 3000 /dev/zero > $CAISSON_ARTEFACTS/big; echo small > $CAISSON_ARTEFACTS/small"
+    box = sandbox([command("work", script)], limits=Limits(artefact_quota=2000))
+    box.run()
+    assert sum(path.stat().st_size for path in (box.folder / "log" / "artefacts").iterdir()) <= 2000
+
+
+def test_a_flood_is_kept_with_its_head_and_tail_and_the_gap_is_said_once(sandbox):
+    limit = 1024 * 1024
+    script = "echo FIRST; head -c 5000000 /dev/zero | tr '\\0' x; echo; echo LAST"
+    box = sandbox([command("flood", script)], limits=Limits(attempt_log=limit))
+    assert box.run().code == 0
+    kept = sum(path.stat().st_size for path in (box.folder / "log" / "outputs").iterdir())
+    assert kept <= limit + 64 * 1024
+
+
+def test_broken_text_and_control_characters_are_carried_without_harm(sandbox):
+    box = sandbox([command("noise", "printf '\\377\\376 \\033[2J \\000 end\\n'; printf 'half \\342\\202'")])
+    ran = box.run()
+    assert ran.code == 0
+    assert box.verify().startswith("sound")
+
+
+def test_an_agent_that_sends_nonsense_crashes_or_floods_only_fails_its_own_attempt(sandbox):
+    box = sandbox(
+        [
+            agent("crash", [{"crash": 7}]),
+            agent("nonsense", [{"bad_json": "{{{"}, {"say": "x"}]),
+            agent("flood", [{"flood": {"bytes": 3_000_000, "stream": "stderr"}}, {"say": "Done."}]),
+        ]
+    )
+    ran = box.run()
+    assert ran.outcome("crash") == "failed"
+    assert ran.outcome("flood") == "succeeded"
+    assert box.verify().startswith("sound")
+    assert box.wait_empty() == []
+
+
+def test_a_result_file_that_is_a_link_is_not_followed(sandbox, tmp_path):
+    (tmp_path / "secret.json").write_text('{"secret": true}')
+    script = f'rm -f "$CAISSON_RESULT"; ln -s {tmp_path}/secret.json "$CAISSON_RESULT"'
+    box = sandbox([command("evil", script, options={"result": {"type": "object", "required": ["secret"]}})])
+    ran = box.run()
+    assert ran.outcome("evil") == "failed"
+
+
+def test_a_tree_that_was_removed_under_a_running_attempt_fails_only_that_attempt(sandbox):
+    box = sandbox([keeping("gone", 'tree="$PWD"; cd /; rm -rf "$tree"'), command("other", "true")])
+    ran = box.run()
+    assert ran.outcome("gone") == "failed"
+    assert ran.outcome("other") == "succeeded"
+    assert box.verify().startswith("sound")
