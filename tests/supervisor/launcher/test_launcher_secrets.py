@@ -14,6 +14,8 @@ from sandbox_providers.contract import State
 from sandbox_supervisor.protocol import folder
 from tests.sandbox_folder import make_image, until
 
+pytestmark = pytest.mark.slow  # real processes in every test
+
 PR_CAPBSET_DROP, CAPABILITIES = 24, 64
 
 REPORTING_MATERIALISE = '''
