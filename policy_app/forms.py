@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.utils.text import capfirst
 
 from policy_app.models import PolicyRevision
 from policy_app.reading import SIZES
@@ -55,11 +56,13 @@ class LinesField(forms.CharField):
 def _field(column: Any, **options: Any) -> forms.Field | None:
     name = column.name
     if name in SIZES:
-        return SizeTextField(label=column.verbose_name, help_text="Such as 512Mi or 4Gi.")
+        return SizeTextField(label=capfirst(column.verbose_name), help_text="Such as 512Mi or 4Gi.")
     if isinstance(getattr(PolicyValues(), name, None), timedelta):
-        return DurationTextField(label=column.verbose_name, help_text=f"{column.help_text} Such as 10m or 3d.")
+        return DurationTextField(
+            label=capfirst(column.verbose_name), help_text=f"{column.help_text} Such as 10m or 3d."
+        )
     if name == "egress_allow":
-        return LinesField(label=column.verbose_name, required=False, help_text="One host name in each line.")
+        return LinesField(label=capfirst(column.verbose_name), required=False, help_text="One host name in each line.")
     made: forms.Field | None = column.formfield(**options)
     return made
 

@@ -9,6 +9,8 @@ from django.http import HttpRequest
 
 from workspaces_app.access import actor_of_user
 from workspaces_app.models import AllowedRoot, ApiToken, AuditEvent, Membership, Repository, User, Workspace
+from workspaces_app.services import audit
+from workspaces_app.states import Verb
 
 if TYPE_CHECKING:
     PlainAdmin = admin.ModelAdmin[Any]
@@ -51,8 +53,30 @@ class WorkspaceAdmin(PlainAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(PlainAdmin):
+    """Who belongs where; every change leaves a trace."""
+
     list_display = ("workspace", "user", "role")
     list_filter = ("workspace", "role")
+    actions = None
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        _record(request, Verb.MEMBER_CHANGED if change else Verb.MEMBER_ADDED, obj)
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        _record(request, Verb.MEMBER_REMOVED, obj)
+        super().delete_model(request, obj)
+
+
+def _record(request: HttpRequest, verb: Verb, membership: Membership) -> None:
+    audit.record(
+        actor_of_user(request.user),
+        verb,
+        kind="user",
+        object_id=str(membership.user_id),
+        workspace_id=membership.workspace_id,
+        after={"username": membership.user.username, "role": membership.role},
+    )
 
 
 @admin.register(Repository)

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from workspaces_app import ids
 from workspaces_app.querysets import ApiTokenQuerySet, SignInLinkQuerySet
-from workspaces_app.states import Forge, Role, Verb
+from workspaces_app.states import Forge, Role
 
 SLUG = RegexValidator(r"\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z", "1–63 lower-case letters, digits and inner hyphens.")
 
@@ -158,7 +158,7 @@ class AuditEvent(models.Model):
 
     at = models.DateTimeField(auto_now_add=True)
     actor = models.CharField(max_length=200, help_text="user:<name>, token:<key id> or system:<part>")
-    verb = models.CharField(max_length=64, choices=choices(Verb))
+    verb = models.CharField(max_length=64, help_text="One of states.Verb; a word that was once written stays readable.")
     object_kind = models.CharField(max_length=32)
     object_id = models.CharField(max_length=64)
     workspace_id = models.CharField(max_length=ids.MAX_LENGTH, blank=True)

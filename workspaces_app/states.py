@@ -35,6 +35,8 @@ class Verb(StrEnum):
 
     WORKSPACE_CREATED = "workspace.created"
     MEMBER_ADDED = "member.added"
+    MEMBER_CHANGED = "member.changed"
+    MEMBER_REMOVED = "member.removed"
     REPOSITORY_REGISTERED = "repository.registered"
     REPOSITORY_CHANGED = "repository.changed"
     ROOT_ALLOWED = "allowed_root.added"

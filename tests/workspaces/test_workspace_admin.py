@@ -7,7 +7,7 @@ from tests.task_rows import make_house
 from workspaces_app.models import ApiToken, AuditEvent, Repository, SignInLink, User
 from workspaces_app.services import bootstrap, tokens
 from workspaces_app.services.audit import SYSTEM
-from workspaces_app.states import Scope
+from workspaces_app.states import Role, Scope, Verb
 
 pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings("ignore:No directory at")]
 
@@ -52,3 +52,20 @@ def test_rows_with_rules_of_their_own_cannot_be_added_or_removed_in_the_admin(cl
 
 def test_sign_in_links_are_not_in_the_admin_at_all():
     assert not admin.site.is_registered(SignInLink)
+
+
+def test_giving_somebody_another_role_in_the_admin_leaves_a_trace(client):
+    house = make_house("elsewhere")
+    membership = house.members[Role.VIEWER]
+    url = reverse("admin:workspaces_app_membership_change", args=[membership.pk])
+    fields = {"workspace": house.workspace.pk, "user": membership.user_id, "role": Role.OPERATOR}
+    assert client.post(url, fields).status_code == 302
+    event = AuditEvent.objects.get(verb=Verb.MEMBER_CHANGED)
+    assert (event.actor, event.after["role"], event.workspace_id) == ("user:admin", "operator", house.workspace.pk)
+
+
+def test_taking_somebody_out_in_the_admin_leaves_a_trace(client):
+    membership = make_house("elsewhere").members[Role.VIEWER]
+    url = reverse("admin:workspaces_app_membership_delete", args=[membership.pk])
+    assert client.post(url, {"post": "yes"}).status_code == 302
+    assert AuditEvent.objects.filter(verb=Verb.MEMBER_REMOVED).count() == 1

@@ -67,7 +67,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(auto_now_add=True)),
                 ('actor', models.CharField(help_text='user:<name>, token:<key id> or system:<part>', max_length=200)),
-                ('verb', models.CharField(choices=[('workspace.created', 'workspace.created'), ('member.added', 'member.added'), ('repository.registered', 'repository.registered'), ('repository.changed', 'repository.changed'), ('allowed_root.added', 'allowed root.added'), ('token.created', 'token.created'), ('token.revoked', 'token.revoked'), ('sign_in_link.created', 'sign in link.created'), ('signed_in', 'signed in'), ('policy.published', 'policy.published'), ('flow.published', 'flow.published'), ('flow.yanked', 'flow.yanked'), ('driver.published', 'driver.published'), ('task.deleted', 'task.deleted')], max_length=64)),
+                ('verb', models.CharField(help_text='One of states.Verb; a word that was once written stays readable.', max_length=64)),
                 ('object_kind', models.CharField(max_length=32)),
                 ('object_id', models.CharField(max_length=64)),
                 ('workspace_id', models.CharField(blank=True, max_length=32)),
