@@ -45,11 +45,11 @@ CODES: dict[type[Exception], tuple[CloseCode, str]] = {
 
 class Console(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     async def connect(self) -> None:
+        self._task_id: str = self.scope["url_route"]["kwargs"]["task_id"]
         if SUBPROTOCOL not in self.scope["subprotocols"]:
             await self.close()
             return
         await self.accept(SUBPROTOCOL)
-        self._task_id: str = self.scope["url_route"]["kwargs"]["task_id"]
         self._relay = Relay(dial=self._dial, show=self.send)
         self._doubt = asyncio.Event()
         self._serving = asyncio.create_task(self._serve(), name=f"console.{self._task_id}")

@@ -90,6 +90,7 @@ class Relay:
                 self._position = frame.since
                 self._window = Window(credit=self._wish.credit)
                 self._wished.set()
+                self._acked.set()  # what was owed before is owed no more
                 await self._subscribe()
             case Ack():
                 self._window.ack(frame, now=time.monotonic())
