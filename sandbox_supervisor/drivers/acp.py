@@ -145,6 +145,8 @@ class Session:
         """Prompt until there is nothing more to say and the result fits."""
         self._prompts.appendleft(self.job.prompt)
         while True:
+            if self.cancelled:
+                return of_stop("cancelled", cancelled=True)
             stop = await self._turn(peer, self._prompts.popleft())
             if self.cancelled or stop != "end_turn":
                 return self._finished(of_stop(stop, cancelled=self.cancelled))
@@ -258,7 +260,8 @@ class Session:
         self._close_input()
         if self._process is not None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), self.job.exit_patience)
+                async with asyncio.timeout(self.job.exit_patience):
+                    await self._process.wait()
 
     def _close_input(self) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -268,7 +271,8 @@ class Session:
         if self._process is None:
             return None
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), self.job.exit_patience)
+            async with asyncio.timeout(self.job.exit_patience):
+                await self._process.wait()
         return self._process.returncode
 
     async def _ended(self, report: Report) -> None:

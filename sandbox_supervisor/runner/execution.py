@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.rows import Identity
 from sandbox_supervisor.runner import verdicts, wire
 from sandbox_supervisor.runner.children import children
@@ -206,7 +207,7 @@ class Execution:
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Follow the shim's reports. A shim that ends without the proof leaves the proof to the runner."""
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, ValueError):
             while line := await reader.readline():
                 self._heard(json.loads(line))
         if self._shim is not None:
@@ -240,10 +241,18 @@ class Execution:
         )  # fmt: skip
         if self._host is not None:
             self._host.close()
-        quiet = not end.stopped and bool(end.report and end.report["quiet"])
-        verdict = verdicts.judge(end) if not quiet or await self._changed() else verdicts.empty_session(end)
+        verdict = verdicts.empty_session(end) if await self._nothing_came(end) else verdicts.judge(end)
         with suppress(ConnectionError):
             await self._send(SessionEventKind.EXIT, verdict, b"")
+
+    async def _nothing_came(self, end: verdicts.Ending) -> bool:
+        """Say whether a session ended well without a word, a tool call or a change."""
+        if end.stopped or end.broken or not end.report or not end.report["quiet"]:
+            return False
+        try:
+            return not await self._changed()
+        except (OSError, RunnerRefused, GitFailed):  # the commit that follows will say what is wrong with the tree
+            return False
 
     async def forget(self) -> None:
         """Drop what nobody will read any more. Only for an empty tree."""

@@ -94,7 +94,8 @@ async def _run(place: Place, nonce: str) -> int:
         if await _serve_once(place, nonce, ending):
             pause = FIRST_PAUSE
         with suppress(TimeoutError):
-            await asyncio.wait_for(ending.wait(), pause)
+            async with asyncio.timeout(pause):
+                await ending.wait()
         pause = min(pause * 2, LONGEST_PAUSE)
     return 0
 

@@ -10,7 +10,6 @@ from sandbox_supervisor import isolation
 from sandbox_supervisor.graph.rows import Identity
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.runner import artefacts, files, leftovers, snapshots, trees
-from sandbox_supervisor.runner.children import children
 from sandbox_supervisor.runner.environment import child_environment
 from sandbox_supervisor.runner.execution import DEFAULT_LADDER, Execution, Ladder, Phase, Plan, Send
 from sandbox_supervisor.runner.folders import Folder
@@ -122,7 +121,6 @@ class Operations:
         executions = list(self.executions.values())
         await asyncio.gather(*(execution.stop(kill=True) for execution in executions))
         await asyncio.gather(*(execution.forget() for execution in executions))
-        await asyncio.to_thread(children.sweep)
 
     # --- files -------------------------------------------------------------------------------------------------------
 

@@ -184,9 +184,10 @@ class Shim:
     def start(self) -> bool:
         """Fork the tree's first process; False (and a report) if the program could not be executed."""
         complaint, tell = os.pipe()
+        me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            become(self.order, tell)
+            become(self.order, tell, me)
         os.close(tell)
         for fd in self.order["fds"].values():  # type: ignore[attr-defined]  # the runner's own order
             os.close(fd)
@@ -242,10 +243,12 @@ class Shim:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def become(order: dict[str, object], tell: int) -> None:
+def become(order: dict[str, object], tell: int, parent: int) -> None:
     """Turn this forked child into the ordered program. Never returns."""
     try:
         prctl(_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the shim died before the kernel was asked to tell
+            os._exit(71)
         os.setsid()
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)

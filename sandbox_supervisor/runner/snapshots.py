@@ -17,7 +17,7 @@ from sandbox_supervisor.runner import theirs
 from sandbox_supervisor.runner.children import children
 from sandbox_supervisor.runner.folders import Folder
 from sandbox_supervisor.runner.link import RunnerRefused
-from sandbox_supervisor.runner.trees import INDEX
+from sandbox_supervisor.runner.trees import INDEX, restore
 
 FILE_LIMIT = 512 * 1024 * 1024
 COUNT_LIMIT = 500_000
@@ -65,9 +65,8 @@ def commit(folder: Folder, repo: Path, message: str, base_commit: str) -> Made:
 
     The same files give the same commit: it is dated like its parent.
     """
-    _check(base_commit)
     with children.call():
-        ours = _Ours(folder, repo)
+        ours = _ours(folder, repo, base_commit)
         tree, parent = _tree(ours), _head(ours, base_commit)
         made = parent
         if ours.run("rev-parse", f"{parent}^{{tree}}").text != tree:
@@ -79,19 +78,18 @@ def commit(folder: Folder, repo: Path, message: str, base_commit: str) -> Made:
 
 def changed_since_birth(folder: Folder, repo: Path) -> bool:
     """Say whether the attempt's files or its HEAD differ from what it was given."""
+    base_commit = (folder.git / "refs" / "caisson" / "base").read_text().strip()
     with children.call():
-        ours = _Ours(folder, repo)
-        base_commit = ours.run("rev-parse", "--verify", "refs/caisson/base").text
+        ours = _ours(folder, repo, base_commit)
         return _head(ours, base_commit) != base_commit or _tree(ours) != _tree_of(ours, base_commit)
 
 
 def diff(folder: Folder, repo: Path, base_commit: str) -> int:
     """Write the unified diff of the files against ``base_commit``; give its size, at most 8 MiB and a last line."""
-    _check(base_commit)
     path = folder.git / "diff"
     path.unlink(missing_ok=True)
     with children.call():
-        ours = _Ours(folder, repo)
+        ours = _ours(folder, repo, base_commit)
         ours.run(
             "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-M", f"--output={path}",
             base_commit, _tree(ours), "--", prefix=_BOUNDED, accept=(0, _TOO_LONG),
@@ -119,9 +117,11 @@ def _bytes(path: Path, offset: int, length: int) -> bytes:
         return os.pread(file.fileno(), length, max(0, offset))
 
 
-def _check(commit_id: str) -> None:
-    if not valid_commit(commit_id):
-        raise RunnerRefused("bad_commit", f"{commit_id[:80]!r} is not a full commit id")
+def _ours(folder: Folder, repo: Path, base_commit: str) -> _Ours:
+    if not valid_commit(base_commit):
+        raise RunnerRefused("bad_commit", f"{base_commit[:80]!r} is not a full commit id")
+    restore(folder, repo, base_commit)
+    return _Ours(folder, repo)
 
 
 def _head(ours: _Ours, base_commit: str) -> str:

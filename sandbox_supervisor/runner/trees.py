@@ -13,6 +13,8 @@ from sandbox_supervisor.runner.link import RunnerRefused
 
 CLONE_TIME = 600.0
 INDEX = "base-index"
+_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+_CONFIG_SHA256 = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
 
 
 def prepare(folder: Folder, repo: Path, base_commit: str) -> str:
@@ -40,21 +42,34 @@ def _build(folder: Folder, repo: Path, base_commit: str) -> None:
     with children.call():
         _make_ours(made, repo, base_commit)
         _make_theirs(made, repo, base_commit)
-    with suppress(FileExistsError):
-        made.path.rename(folder.path)
+    made.path.rename(folder.path)
 
 
 def _make_ours(folder: Folder, repo: Path, base_commit: str) -> None:
     kind = "sha256" if len(base_commit) == 64 else "sha1"
     git.run(None, "init", "-q", "--bare", "--template=", f"--object-format={kind}", str(folder.git))
-    (folder.git / "objects" / "info").mkdir(exist_ok=True)
-    (folder.git / "objects" / "info" / "alternates").write_text(f"{repo}/objects\n")
+    restore(folder, repo, base_commit)
     with suppress(FileNotFoundError):
         shutil.copyfile(repo / "shallow", folder.git / "shallow")
     found = git.run(folder.git, "cat-file", "-t", base_commit, accept=(0, 128))
     if found.returncode != 0 or found.text != "commit":
         raise RunnerRefused("unknown_commit", f"{base_commit} is not a commit of the repository")
     git.run(folder.git, "update-ref", "refs/caisson/base", base_commit)
+
+
+def restore(folder: Folder, repo: Path, commit: str) -> None:
+    """Put our Git directory's settings back to what they must be.
+
+    Without isolation an attempt could have found and changed them; nobody but this runner has a use for any change.
+    """
+    config = _CONFIG_SHA256 if len(commit) == 64 else _CONFIG
+    for name, text in {"config": config, "objects/info/alternates": f"{repo}/objects\n"}.items():
+        path = folder.git / name
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+    for name in ("index.lock", "config.worktree", "info/attributes", "info/exclude", "info/sparse-checkout"):
+        (folder.git / name).unlink(missing_ok=True)
 
 
 def _make_theirs(folder: Folder, repo: Path, base_commit: str) -> None:

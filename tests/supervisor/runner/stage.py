@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,7 @@ def start_runner(argv: list[str], nonce: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL)
 
 
+@cache
 def chosen_tier(tier: str) -> Isolation:
     return isolation.choose(tier, bwrap=bundled_bwrap()) if tier != Tier.NONE else Isolation(tier=Tier.NONE)
 

@@ -125,6 +125,20 @@ def test_the_traps_do_spring_for_a_git_that_obeys_the_tree(prepared, trap: Trap)
     assert trap.sprung
 
 
+def test_our_own_git_directory_does_not_obey_an_attempt_that_found_it(prepared, trap: Trap):
+    folder, repo, base = prepared
+    for name in ("clean", "process"):
+        git("config", f"filter.evil.{name}", str(trap.program), cwd=folder.git)
+    (folder.git / "info").mkdir(exist_ok=True)
+    (folder.git / "info/attributes").write_text("* filter=evil\n")
+    (folder.git / "index.lock").touch()
+    (folder.tree / "a.txt").write_text("changed\n")
+    assert snapshots.commit(folder, repo, "Kept", base).changed
+    assert snapshots.diff(folder, repo, base) > 0
+    assert snapshots.changed_since_birth(folder, repo)
+    assert not trap.sprung
+
+
 def test_a_submodule_with_a_hostile_config_is_not_looked_into(tmp_path: Path, trap: Trap):
     make_repo(tmp_path / "inner", {"f": "x"})
     make_repo(tmp_path, {"a": "b"})

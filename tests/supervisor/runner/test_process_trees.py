@@ -51,7 +51,7 @@ async def test_a_process_that_keeps_forking_is_caught(on_stage: Stage):
 async def test_nothing_outlives_an_agent_that_forked_a_daemon(on_stage: Stage):
     seconds = 3000 + int(token()) / 10**9
     daemon = f"sleep\0{seconds}"
-    await on_stage.begin(scripted({"fork_daemon": {"seconds": seconds}}, {"permission": {"title": "Go on?"}}))
+    await on_stage.begin(scripted({"fork_daemon": {"seconds": seconds}}, {"permission": {"title": "?"}}, {"say": "x"}))
     asked = await on_stage.first(lambda event: event.kind == "ask")
     await until(lambda: running(daemon))
     await on_stage.link.reply(ATTEMPT, asked.data["request_id"], {"option": "Allow"})
