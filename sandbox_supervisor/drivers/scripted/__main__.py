@@ -1,3 +1,5 @@
+"""Run the scripted agent as a program of its own."""
+
 import sys
 
 from sandbox_supervisor.drivers.scripted import main

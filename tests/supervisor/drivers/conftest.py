@@ -1,3 +1,5 @@
+"""A connected runner for tests of sessions."""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""A connected runner in each tier, and repositories to work on."""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 
