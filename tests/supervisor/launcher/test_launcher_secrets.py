@@ -149,6 +149,7 @@ def test_launcher_and_supervisor_cannot_be_read_by_others_of_the_same_user(sandb
     assert harness.create_elsewhere(running.spec, first=plain_user) == 0
     (running.ref,) = harness.provider.list_owned()
     running.wait(State.READY)
+    assert running.ask()["keys"]  # it has come past its first instructions, before which it is open
     assert can_read(f"/proc/{running.runner.pid}/{part}")  # the stand-in has not closed itself
     assert not can_read(f"/proc/{running.record.launcher.pid}/{part}")
     assert not can_read(f"/proc/{running.supervisor.pid}/{part}")
