@@ -46,25 +46,25 @@ class KeyReused(Refused):
     default_code: ClassVar[str] = "idempotency_key_reused"
 
 
-class IllegalMove(ControlPlaneError):  # noqa: N818 - named as a refusal
+class IllegalMove(ControlPlaneError):
     """A transition that the tables do not know: a defect, never a person's mistake."""
 
     default_code: ClassVar[str] = "illegal_move"
 
 
-class Stale(ControlPlaneError):  # noqa: N818 - named as a refusal
+class Stale(ControlPlaneError):
     """Another writer was quicker; read again and decide again."""
 
     default_code: ClassVar[str] = "stale"
 
 
-class TokenRefused(ControlPlaneError):  # noqa: N818 - named as a refusal
+class TokenRefused(ControlPlaneError):
     """Not a task token of ours, or one for something else."""
 
     default_code: ClassVar[str] = "token_refused"
 
 
-class TokenEnded(ControlPlaneError):  # noqa: N818 - named as a refusal
+class TokenEnded(ControlPlaneError):
     """The token is ours, but the task's state no longer allows this with it."""
 
     default_code: ClassVar[str] = "token_ended"

@@ -12,7 +12,8 @@ class Entry:
 
 
 TIMETABLE: Mapping[str, Entry] = {
-    "provision": Entry(timedelta(seconds=15), "creations and withdrawals that the queue forgot"),
+    "provision": Entry(timedelta(seconds=15), "creations that the queue forgot or whose answer was lost"),
+    "withdraw": Entry(timedelta(seconds=5), "secrets that are still at a provider although they have served"),
     "observe": Entry(timedelta(seconds=10), "sandboxes that vanished or failed"),
     "contact": Entry(timedelta(seconds=5), "silence, start deadlines, deletions that wait for a snapshot"),
     "deliver": Entry(timedelta(seconds=15), "deliveries that the queue forgot or that are due again"),

@@ -70,7 +70,7 @@ class Permissions(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """``reference`` is ``<node>.result.<field>``, ``<node>.outcome`` or ``inputs.<name>``; ``result.<field>`` in a rework."""
+    """``reference``: ``<node>.result.<field>``, ``<node>.outcome``, ``inputs.<name>``; in a rework ``result.<field>``."""
 
     reference: str
     operator: Operator

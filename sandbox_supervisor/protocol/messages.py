@@ -47,7 +47,7 @@ class DeliveryProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """``(instance, epoch, boot, round, beat)`` orders heartbeats; the control plane ignores anything lexically older."""
+    """``(instance, epoch, boot, round, beat)`` orders heartbeats; the control plane ignores what is older."""
 
     instance: str
     epoch: str
@@ -71,7 +71,7 @@ class Heartbeat:
 
 
 class Desired(StrEnum):
-    """What the control plane wants: hold (not yet running), run, cancel, stop (ended: kill the trees, stay readable)."""
+    """What the control plane wants: hold (not yet running), run, cancel, stop (kill the trees, stay readable)."""
 
     HOLD = "hold"
     RUN = "run"
@@ -117,8 +117,8 @@ class CancelMode(StrEnum):
 class Command:
     """One person's wish. ``id`` is chosen by the client; repeating it returns the first outcome.
 
-    rerun: nodes, run_stale; rework: node, feedback, attempt (to start from, default the winner); answer: request, answer;
-    message: attempt, text; cancel: mode; cancel_attempt: attempt.
+    rerun: nodes, run_stale; rework: node, feedback, attempt (to start from; default the winner); answer: request,
+    answer; message: attempt, text; cancel: mode; cancel_attempt: attempt.
     """
 
     id: str

@@ -54,7 +54,7 @@ def read_playbook(playbook: Any) -> tuple[tuple[Step, ...], tuple[PlaybookProble
     return steps, tuple(reader.problems)
 
 
-class _Wrong(Exception):  # noqa: N818 - never leaves this module
+class _Wrong(Exception):
     def __init__(self, message: str, *inside: str | int, hint: str = "") -> None:
         super().__init__(message)
         self.problem = PlaybookProblem(inside, message, hint)

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from sandbox_supervisor.protocol.codec import Malformed
 from sandbox_supervisor.protocol.messages import Desired, Heartbeat, HeartbeatAnswer
-from tasks_app import bars
+from tasks_app import bars, nudges
 from tasks_app.kernel import BEAT, NOT_NEWS, SILENCE, Admission, Seen, TaskFacts, Want, admit, desired
 from tasks_app.models import Delivery, Task, TaskContact
 from tasks_app.services import clock, leases, lifecycle, observation, probe
@@ -42,16 +42,19 @@ def record_heartbeat(task_id: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
     if not task.instance or task.quarantine:
         return _answer(task, heartbeat, None)
     if admit(facts_of(task, contact), heartbeat) not in NOT_NEWS and _take(task, heartbeat):
-        _remember(task_id, heartbeat.bar)
+        _show(task, contact, heartbeat)
     task = lifecycle.settle(task_id, lambda task, *_: _seen(task, heartbeat), actor="supervisor")
     return _answer(task, heartbeat, contact.last_contact_at)
 
 
-def _remember(task_id: str, bar: str) -> None:
+def _show(task: Task, contact: TaskContact, heartbeat: Heartbeat) -> None:
+    """Keep what the lists show, and tell open pages when a person is waited for, or is no more."""
+    if heartbeat.attention != contact.attention:
+        nudges.task_changed(task.pk, task.workspace_id)
     try:
-        bars.remember(task_id, bar[:10_000])
+        bars.remember(task.pk, heartbeat.bar[:10_000])
     except Exception as error:  # noqa: BLE001 - a cache that is away costs the list its bar, and nothing else
-        log.warning("bar_not_cached", task_id=task_id, error=type(error).__name__)
+        log.warning("bar_not_cached", task_id=task.pk, error=type(error).__name__)
 
 
 def _check(heartbeat: Heartbeat) -> None:
@@ -138,14 +141,19 @@ def sweep() -> int:
     Silence counts from the moment since which these sweeps have missed no tick: an outage of our own is nobody's fault.
     """
     now = clock.database_now()
-    watching_since = leases.tick("sweep:contact", now=now, patience=PATIENCE)
     due = list(Task.objects.to_be_judged(now - SILENCE).order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
+    watch()
     for task_id in due:
         try:
-            judge(task_id, watching_since)
+            judge(task_id, watch())
         except Exception:
             log.exception("contact_not_judged", task_id=task_id)
     return len(due)
+
+
+def watch() -> datetime:
+    """Leave a tick, also between two slow probes; give since when no tick was missed."""
+    return leases.tick("sweep:contact", now=clock.database_now(), patience=PATIENCE)
 
 
 def judge(task_id: str, watching_since: datetime) -> Task:

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from sandbox_providers.contract import Report, SandboxRef
 from tasks_app import nudges, queue
-from tasks_app.errors import NotVisible, Refused, Stale
+from tasks_app.errors import IllegalMove, NotVisible, Refused, Stale
 from tasks_app.kernel import Decision, Seen, TaskFacts, Want, decide
 from tasks_app.models import Task, TaskContact, TaskEvent
 from tasks_app.services import clock, quotas
@@ -57,6 +57,9 @@ def settle(task_id: str, see: See, *, actor: str = KERNEL) -> Task:
             apply(task, decision, now=now, actor=actor, heard_at=contact.last_contact_at)
         except Stale:
             continue
+        except IllegalMove as defect:
+            quarantine(task_id, defect.message)
+            return task
         used = True
     return read(task_id)[0]
 

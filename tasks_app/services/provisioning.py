@@ -1,5 +1,6 @@
 """Create a task's sandbox once, whatever fails in between, and withdraw its secret when it has served."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import structlog
@@ -188,13 +189,22 @@ def withdraw_secret(task_id: str) -> Task:
 
 
 def sweep() -> int:
-    """Carry on with every creation and every withdrawal that is due. Gives how many were looked at."""
-    now = clock.database_now()
-    creations = list(Task.objects.due_for_provisioning(now).order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
-    withdrawals = list(Task.objects.due_for_withdrawal().values_list("pk", flat=True)[:AT_ONCE])
-    for work, task_id in [(provision, pk) for pk in creations] + [(withdraw_secret, pk) for pk in withdrawals]:
+    """Carry on with every creation that is due. Gives how many were looked at."""
+    due = Task.objects.due_for_provisioning(clock.database_now()).order_by("pk")
+    return _each(provision, list(due.values_list("pk", flat=True)[:AT_ONCE]))
+
+
+def sweep_secrets() -> int:
+    """Withdraw every secret that has served. Gives how many were looked at."""
+    due = Task.objects.due_for_withdrawal().order_by("pk")
+    return _each(withdraw_secret, list(due.values_list("pk", flat=True)[:AT_ONCE]))
+
+
+def _each(work: Callable[[str], Task], task_ids: list[str]) -> int:
+    """Do the work for each; one that fails never keeps the others from it."""
+    for task_id in task_ids:
         try:
             work(task_id)
         except Exception:
             log.exception("provisioning_failed", task_id=task_id)
-    return len(creations) + len(withdrawals)
+    return len(task_ids)

@@ -18,6 +18,7 @@ def _nothing() -> None:
 
 SWEEPS: Mapping[str, Callable[[], object]] = {
     "provision": provisioning.sweep,
+    "withdraw": provisioning.sweep_secrets,
     "observe": observation.sweep,
     "contact": contact.sweep,
     "deliver": delivery.sweep,

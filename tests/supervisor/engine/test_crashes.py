@@ -84,3 +84,11 @@ def test_a_kill_at_random_moments_changes_nothing_of_the_end(sandbox, seed):
         box.kill()
         first = box.ran()
         check_end(box, box.run(), [first])
+
+
+@pytest.mark.parametrize("setting", ["after_commit:30", "after_effect:9", "before_record:3", "after_record:14"])
+def test_a_crash_in_the_midst_of_agents_changes_nothing_of_the_end(sandbox, setting):
+    box = rehearse(sandbox, agents=True)
+    first = box.run(CAISSON_CRASH_AT=setting)
+    assert first.code == crashpoints.EXIT_STATUS, first.errors
+    check_end(box, box.run(), [first])

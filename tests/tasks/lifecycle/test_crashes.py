@@ -81,7 +81,7 @@ def dying(counter: Counter) -> Iterator[None]:
 def one_tick(house, task: Task, graph: GraphState, counter: Counter) -> None:
     """Everything that happens in a quarter of a minute, each line in a process of its own."""
     house.clock.advance(seconds=16)
-    for sweep in (provisioning.sweep, observation.sweep, contact.sweep):
+    for sweep in (provisioning.sweep, provisioning.sweep_secrets, observation.sweep, contact.sweep):
         counter.survive(sweep)
     now = house.again(task)
     box = house.world.boxes.get(now.sandbox_name)

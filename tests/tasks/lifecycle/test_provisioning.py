@@ -148,7 +148,7 @@ def test_a_withdrawal_without_an_answer_is_tried_again_by_the_sweep(house):
     task = house.running()
     house.world.plan("withdraw_secret", Fault.LOST_REQUEST)
     assert provisioning.withdraw_secret(task.pk).secret == SecretState.PRESENT
-    provisioning.sweep()
+    provisioning.sweep_secrets()
     assert house.again(task).secret == SecretState.WITHDRAWN
     assert house.box(task).secrets is None
 
@@ -157,7 +157,7 @@ def test_a_task_that_failed_before_it_ran_has_its_secret_withdrawn_too(house):
     task = house.starting()
     house.world.change(task.sandbox_name, State.FAILED, reason="materialisation_failed", cause="clone failed")
     observation.observe(task.pk)
-    provisioning.sweep()
+    provisioning.sweep_secrets()
     task = house.again(task)
     assert (task.failure_code, task.secret) == (FailureCode.MATERIALISATION_FAILED, SecretState.WITHDRAWN)
 
@@ -176,8 +176,11 @@ def test_cancelling_while_the_create_is_under_way_leaves_no_secret(house):
     task = house.starting()
     task = lifecycle.request_cancel(task.pk, actor="user:ada")
     assert (task.status, task.presence) == (Status.CANCELLED, Presence.CREATING)
+    house.clock.advance(seconds=6)
+    provisioning.sweep_secrets()
+    assert house.again(task).secret == SecretState.PRESENT
     provisioning.sweep()
-    provisioning.sweep()
+    provisioning.sweep_secrets()
     task = house.again(task)
     assert (task.presence, task.secret) == (Presence.PRESENT, SecretState.WITHDRAWN)
     assert house.box(task).secrets is None

@@ -10,7 +10,7 @@ from config.schedule import BEAT_SCHEDULE
 from tasks_app.errors import Refused
 from tasks_app.models import Lease, TaskEvent
 from tasks_app.services import clock as task_clock
-from tasks_app.services import leases, lifecycle, sweeps
+from tasks_app.services import contact, leases, lifecycle, probe, sweeps
 from tasks_app.states import Presence, Status
 from tasks_app.timetable import TIMETABLE
 from tests.tasks.lifecycle.house import START, Clock
@@ -112,6 +112,19 @@ class TestSweeps:
         self.run_all()
         assert house.again(broken).rev == rev
 
+    def test_many_black_holes_do_not_stop_the_watch(self, house, monkeypatch):
+        tasks = [house.running(task_branch=f"b{number}") for number in range(5)]
+
+        def slow(*_):
+            house.clock.advance(seconds=6)
+            return False
+
+        monkeypatch.setattr(probe, "answers", slow)
+        for _ in range(200):
+            contact.sweep()
+            house.clock.advance(seconds=5)
+        assert {house.again(task).status for task in tasks} == {Status.FAILED}
+
     def test_a_repaired_row_comes_back(self, house):
         task = house.running()
         lifecycle.quarantine(task.pk, "odd")
@@ -135,7 +148,7 @@ class TestSweeps:
         self.run_all()
         assert not any(age.late for age in sweeps.ages())
         house.clock.advance(seconds=21)
-        assert {age.name for age in sweeps.ages() if age.late} == {"contact", "outbox"}
+        assert {age.name for age in sweeps.ages() if age.late} == {"contact", "outbox", "withdraw"}
 
     def test_an_unknown_sweep_is_refused_by_name(self):
         with pytest.raises(Refused, match="reclaim"):
