@@ -70,7 +70,7 @@ class Permissions(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """``reference``: ``<node>.result.<field>``, ``<node>.outcome``, ``inputs.<name>``; in a rework ``result.<field>``."""
+    """``reference``: ``<node>.result.<field>``, ``<node>.outcome``, ``inputs.<name>``; of a rework ``result.<f>``."""
 
     reference: str
     operator: Operator

@@ -25,7 +25,7 @@ class Task(models.Model):
     title = models.CharField(max_length=200)
     created_at = models.DateTimeField()
 
-    # frozen: what is asked
+    # what is asked; frozen
     brief = models.TextField(blank=True)
     repository = models.ForeignKey("workspaces_app.Repository", on_delete=models.PROTECT, related_name="tasks")
     clone_url = models.CharField(max_length=2000)

@@ -53,6 +53,13 @@ def dies_at(call: int, *, after: bool) -> Callable[..., git.Completed]:
     return dying
 
 
+def carried_later(row: Delivery) -> None:
+    """Let the next worker come when the killed one's lease has run out."""
+    later = clock.database_now() + timedelta(minutes=5)
+    with clock.reading(lambda: later):
+        delivery.deliver(row.pk)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_worker_killed_at_any_git_call_leaves_work_that_the_next_one_finishes(project: Project, house: House, after):
     """The killed worker's lease runs out, the next one reads the remote first; no call is left out."""
@@ -66,9 +73,7 @@ def test_a_worker_killed_at_any_git_call_leaves_work_that_the_next_one_finishes(
             delivery.deliver(pk)
 
         was_killed = os.WIFSIGNALED(in_a_process(killed))
-        later = clock.database_now() + timedelta(minutes=5)
-        with clock.reading(lambda moment=later: moment):
-            delivery.deliver(row.pk)
+        carried_later(row)
         row.refresh_from_db()
         assert (row.state, row.code) == (DeliveryState.DELIVERED, ""), f"killed {after=} call {call}"
         assert project.refs() == before | {f"refs/heads/{row.branch}": row.commit}
@@ -141,7 +146,5 @@ def test_a_killed_worker_leaves_no_quarantine_that_grows_for_ever(project: Proje
 
     assert os.WIFSIGNALED(in_a_process(killed))
     assert list((state_dir / "mirrors").glob("*quarantine-*"))
-    later = clock.database_now() + timedelta(minutes=5)
-    with clock.reading(lambda: later):
-        delivery.deliver(row.pk)
+    carried_later(row)
     assert not list((state_dir / "mirrors").glob("*quarantine-*"))

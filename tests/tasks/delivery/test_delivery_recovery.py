@@ -100,11 +100,11 @@ def test_a_delivery_is_left_alone_until_its_back_off_is_over(project, http_task)
 def test_a_remote_that_stays_away_is_given_up_after_the_last_try(project, http_task):
     http_task.faults.status = 503
     row = hand_over(project, http_task.task)
-    waits = []
+    waits: list[float] = []
     for _ in range(outcome.TRIES):
         before = clock.database_now()
         carried(row)
-        waits.append(row.look_again_at and (row.look_again_at - before).total_seconds())
+        waits.append((row.look_again_at - before).total_seconds() if row.look_again_at else 0.0)
     assert (row.state, row.attempts) == (DeliveryState.FAILED, outcome.TRIES)
     assert row.code == "remote_unavailable"
     assert all(later > earlier for earlier, later in itertools.pairwise(waits[:4]))
