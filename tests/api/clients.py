@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from django.http import HttpResponse
 from django.test import Client
 
 from tasks_app.services import clock
@@ -51,7 +50,7 @@ class Api:
         client.cookies["caisson_csrf"] = FORM_TOKEN
         return cls(client, {"X-CSRFToken": FORM_TOKEN})
 
-    def call(self, method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """``headers`` in snake case: ``idempotency_key="k"``."""
         data = b"" if body is None else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -60,8 +59,8 @@ class Api:
             method, place, data, content_type="application/json", headers={**self.headers, **named}
         )
 
-    def get(self, path: str, **headers: str) -> HttpResponse:
+    def get(self, path: str, **headers: str) -> Any:
         return self.call("GET", path, **headers)
 
-    def post(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.call("POST", path, body, **headers)

@@ -1,5 +1,7 @@
 """Every error of the API is a problem document with a code, a place and a way out; nothing is ever HTML."""
 
+from typing import Any
+
 import pytest
 
 from tasks_app import problems
@@ -11,10 +13,10 @@ from workspaces_app.states import Role, Scope
 pytestmark = pytest.mark.django_db
 
 
-def problem(response, status: int, code: str) -> dict:
+def problem(response: Any, status: int, code: str) -> dict[str, Any]:
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
-    document = response.json()
+    document: dict[str, Any] = response.json()
     assert (document["status"], document["code"]) == (status, code)
     assert document["title"]
     assert document["detail"]

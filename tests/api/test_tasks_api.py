@@ -298,7 +298,8 @@ def test_the_history_is_given_oldest_first_page_by_page(api, house):
     task = make_task(house)
     for number in range(5):
         TaskEvent.objects.create(task=task, at=clock.database_now(), kind=f"k{number}", actor="system:test", rev=0)
-    seen, cursor = [], ""
+    seen: list[str] = []
+    cursor: str | None = ""
     while cursor is not None:
         body = api.get(f"tasks/{task.pk}/events?limit=2&cursor={cursor}").json()
         seen += [event["kind"] for event in body["data"]]

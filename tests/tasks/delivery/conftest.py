@@ -15,7 +15,7 @@ from workspaces_app.models import AllowedRoot
 @pytest.fixture(autouse=True)
 def state_dir(settings, tmp_path_factory) -> Path:
     """A state directory of the test's own: mirrors and files of one test never help another."""
-    folder = tmp_path_factory.mktemp("state")
+    folder: Path = tmp_path_factory.mktemp("state")
     settings.STATE_DIR = folder
     settings.PRIVATE_REMOTES = ("127.0.0.1",)
     return folder

@@ -39,7 +39,7 @@ def send(task: Task, request: DeliveryRequest, bundle: Path) -> DeliveryAnswer:
     return answer
 
 
-def hand_over(project: Project, task: Task, files: dict[str, str] | None = None, **changes: object) -> Delivery:
+def hand_over(project: Project, task: Task, files: dict[str, str | bytes] | None = None, **changes: object) -> Delivery:
     """Bring a commit with ``files`` up to the queue."""
     commit = project.commit(files or {"a.txt": "a\n"})
     bundle = project.bundle(commit, branch=task.task_branch)
@@ -56,6 +56,6 @@ def carried(row: Delivery) -> Delivery:
 
 
 def patch_of(row: Delivery) -> bytes:
-    _, file = archive.open_file(row.task, row.change_request["patch"])
+    _, file = archive.open_file(row.task, (row.change_request or {})["patch"])
     with file:
         return bytes(file.read())

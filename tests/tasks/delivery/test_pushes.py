@@ -150,7 +150,7 @@ def test_no_hook_or_program_of_the_mirror_runs(prepared, tmp_path):
 @pytest.fixture
 def worktree_remote(prepared) -> Path:
     """A remote that is not bare and has the task branch checked out."""
-    folder = prepared.project.remote.parent / "worktree"
+    folder: Path = prepared.project.remote.parent / "worktree"
     git(folder.parent, "clone", "--quiet", str(prepared.project.remote), str(folder))
     git(folder, "checkout", "--quiet", "-b", BRANCH)
     return folder
