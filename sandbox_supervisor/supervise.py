@@ -134,7 +134,7 @@ def _server(fd: int, secrets: Secrets, instance: str, specification: str) -> Ser
 
         await serve(
             running.facade,
-            listener=socket.socket(fileno=fd),
+            listener=socket.socket(fileno=os.dup(fd)),
             pem=secrets.pem,
             token=secrets.dial_token,
             identity=ServerIdentity(instance=instance, specification=specification),

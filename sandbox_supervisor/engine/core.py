@@ -33,6 +33,7 @@ class Engine:
         self.watchers: list[Callable[[Change], None]] = []
         self._nodes = {node.key: node for node in spec.flow.all_nodes()}
         self._lock = asyncio.Lock()
+        self._commanding = asyncio.Lock()
         self._changed = asyncio.Event()
 
     def node(self, key: str) -> Node:
@@ -71,6 +72,10 @@ class Engine:
 
     async def command(self, command: Command) -> CommandOutcome:
         """Carry out a person's command once; the same id again gives the first outcome."""
+        async with self._commanding:
+            return await self._command(command)
+
+    async def _command(self, command: Command) -> CommandOutcome:
         known = await self.log.command(command.id)
         if known is not None:
             if known.digest == kernel.command_digest(command):

@@ -8,7 +8,7 @@ from sandbox_supervisor.control import ControlEnded
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.rows import Change, Intent
-from sandbox_supervisor.log import crashpoints
+from sandbox_supervisor.log import StorageCorrupt, crashpoints
 from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.runner.link import RunnerLost
 
@@ -83,6 +83,8 @@ class Outbox:
             crashpoints.hit(Point.AFTER_RECORD)
         except (RunnerLost, ControlEnded) as gone:
             logger.info("effect.parked id=%s: %s", intent.id, gone)
+        except StorageCorrupt:
+            raise
         except Exception as error:  # the edge: a broken handler must not take the supervisor down
             logger.exception("effect.broken id=%s", intent.id)
             await self._on_error(intent, error)

@@ -108,13 +108,14 @@ class Reports:
     async def hear(self, answer: HeartbeatAnswer) -> None:
         """Open or close the gate, or cancel, as the control plane wants. Repeating changes nothing.
 
-        ``stop`` for an earlier round than the present one is old news; round 0 stands for every round.
+        ``stop`` for an earlier round than the present one is old news; round 0 stands for every round. Raises
+        StorageCorrupt when the control plane knows of events that this log lacks.
         """
         engine, graph = self._engine, self._engine.state.graph
-        if answer.acknowledged:
-            await engine.log.acknowledge(answer.acknowledged)
         if engine.log.damage:
             return
+        if answer.acknowledged:
+            await engine.log.acknowledge(answer.acknowledged)
         match answer.desired:
             case Desired.RUN if graph.gate_round < answer.round:
                 await engine.take(GateOpened(round=answer.round))

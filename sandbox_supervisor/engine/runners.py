@@ -63,6 +63,8 @@ class Runners:
         if not victims:
             return
         await link.leftovers(tuple(row.identity for row in victims if row.identity))
+        if self._engine.log.damage:
+            return
         async with asyncio.TaskGroup() as group:
             for row in victims:
                 group.create_task(self._interrupt(link, row, cause), name=f"interrupt {row.id}")

@@ -20,7 +20,7 @@ from sandbox_supervisor.engine.trees import Trees
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.facts import Restarted
-from sandbox_supervisor.log import Log
+from sandbox_supervisor.log import Log, StorageCorrupt
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.runner.gate import RunnerGate
 
@@ -50,7 +50,8 @@ class FolderGone(Exception):  # not an error of ours
 class Running:
     """A supervisor that is up. ``facade`` is what others may ask of it."""
 
-    def __init__(self, options: Options, log: Log, engine: Engine, group: asyncio.TaskGroup) -> None:
+    def __init__(self, options: Options, engine: Engine, group: asyncio.TaskGroup) -> None:
+        engine.watchers.clear()
         self.options = options
         self.engine = engine
         spec = options.spec
@@ -123,24 +124,36 @@ class Running:
 
 
 async def supervise(options: Options) -> None:
-    """Run until cancelled. Raises FolderGone (alone or in a group), AlreadyLocked."""
+    """Run until cancelled. Once its log is damaged it only reads and reports.
+
+    Raises FolderGone (in a group), AlreadyLocked.
+    """
     limit = options.spec.limits.attempt_log
     log = await asyncio.to_thread(Log.open, options.folder / "log", damaged_ok=True, attempt_log=limit)
     try:
         engine = Engine(options.spec, options.folder, log, await asyncio.to_thread(log.load))
-        if log.damage:
-            logger.error("storage.corrupt: %s", log.damage)
-        else:
+        if not log.damage:
             await _begin(engine)
+            await _run(options, engine)
+        logger.error("storage.corrupt: %s", log.damage)
+        await _run(options, engine)
+    finally:
+        await log.close()
+
+
+async def _run(options: Options, engine: Engine) -> None:
+    """Run until cancelled, or until the log turns out to be damaged: then no runner and no tree is left."""
+    try:
         async with asyncio.TaskGroup() as group:
-            running = Running(options, log, engine, group)
+            running = Running(options, engine, group)
             try:
                 await running.start()
                 await asyncio.Event().wait()
             finally:
                 await running.close()
-    finally:
-        await log.close()
+    except* StorageCorrupt:
+        if not engine.log.damage:
+            raise
 
 
 async def _begin(engine: Engine) -> None:

@@ -46,7 +46,10 @@ class Scheduler:
             while key := self._next():
                 if await self._start(key) is None:
                     break
-            await self._dispatch.wait()
+            if self.engine.log.full:
+                await self.engine.log.wait_space(LONGEST_SLEEP)
+            else:
+                await self._dispatch.wait()
 
     async def fire_timers(self) -> None:
         """Fire due timers for ever."""

@@ -31,7 +31,8 @@ async def live(
     alone = Alone(answer_first=False, stay=True)
 
     async def tell(running: Running) -> None:
-        up.set_result(running)
+        if not up.done():  # a second one only reads, after damage
+            up.set_result(running)
 
     async def run_runner(_: Running) -> None:
         await keep_runner(sandbox.folder, nonce, isolation.choose("none"), ["--patience", *map(str, patience)])

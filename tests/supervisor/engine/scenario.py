@@ -195,6 +195,16 @@ class Sandbox:
             time.sleep(0.05)
         return left
 
+    def wait_for_none(self, words: str) -> list[str]:
+        """Give the processes of this sandbox that run ``words``, once there are none or after ten seconds."""
+        ends_at = time.monotonic() + 10
+        while time.monotonic() < ends_at:
+            left = [line for line in self.processes() if words in line.replace("\0", " ")]
+            if not left:
+                break
+            time.sleep(0.05)
+        return left
+
     def close(self) -> None:
         for process in self.started:
             if process.poll() is None:

@@ -15,6 +15,7 @@ from sandbox_supervisor.protocol.messages import (
     DeliveryAnswer,
     DeliveryState,
     Desired,
+    Head,
     HeartbeatAnswer,
     Snapshot,
 )
@@ -224,3 +225,15 @@ async def test_a_question_is_told_at_once(box, plane, socket_path):
         await connected(running)
         await plane.until(lambda: plane.beats[-1].attention == 1)
         assert plane.beats[-1].bar == "i"
+
+
+async def test_a_log_that_lacks_what_the_control_plane_knows_stops_everything_and_is_reported(box, plane, socket_path):
+    sandbox = box([command("slow", "sleep 600")])
+    async with plane.listening(socket_path), live(sandbox, gate=False) as running:
+        await until(running, runs("slow.1.1"))
+        plane.answer = replace(RUNNING, acknowledged=Head(seq=100_000, chain="ab" * 32))
+        await plane.until(lambda: plane.beats[-1].failure is not None)
+        assert plane.beats[-1].failure.code == "storage_corrupt"
+        assert (plane.beats[-1].graph, plane.beats[-1].ready) == (GraphState.FAILED, False)
+        assert sandbox.wait_for_none("sleep 600") == []
+        assert len(await running.facade.events(0, 100)) > 5
