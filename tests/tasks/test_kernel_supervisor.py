@@ -244,7 +244,9 @@ class TestContact:
         assert not verdict(RUNNING, report=beat())
 
     def test_three_missed_beats_are_not_a_suspicion_yet(self):
-        assert not self.watch(replace(RUNNING, last_contact_at=NOW - SILENCE))
+        said = self.watch(replace(RUNNING, last_contact_at=NOW - SILENCE))
+        assert not said
+        assert not said.wants
 
     def test_after_more_the_supervisor_is_asked_before_anything_is_said(self):
         said = self.watch(SILENT)
