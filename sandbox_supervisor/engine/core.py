@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sandbox_supervisor.engine import clock
 from sandbox_supervisor.graph import kernel
@@ -17,6 +18,8 @@ from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.protocol.states import ATTEMPT_ENDED
 
 SPACE_PATIENCE = 5.0  # seconds between two tries to commit on a full disk
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class Engine:
         self._nodes = {node.key: node for node in spec.flow.all_nodes()}
         self._lock = asyncio.Lock()
         self._commanding = asyncio.Lock()
+        self._transitions: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
 
     def node(self, key: str) -> Node:
@@ -56,19 +60,34 @@ class Engine:
         """
         while True:
             try:
-                async with self._lock:
-                    if not only_if(self.state):
-                        return None
-                    change = kernel.step(self.spec.flow, self.state, fact, clock.now())
-                    return await self._commit(change, durable=durable) if change != Change() else None
+                return await self._whole(self._take(fact, durable=durable, only_if=only_if))
             except StorageFull:
                 logger.warning("storage.full: %s waits for space", type(fact).__name__)
                 await self.log.wait_space(SPACE_PATIENCE)
+
+    async def _take(self, fact: Fact, *, durable: bool, only_if: Callable[[State], bool]) -> Committed | None:
+        async with self._lock:
+            if not only_if(self.state):
+                return None
+            change = kernel.step(self.spec.flow, self.state, fact, clock.now())
+            return await self._commit(change, durable=durable) if change != Change() else None
 
     async def begin(self, change: Change) -> Committed:
         """Commit a change that no fact stands for: the rows of a new graph."""
         async with self._lock:
             return await self._commit(change, durable=True)
+
+    async def _whole(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the work come to its end even if its caller is cancelled: what is stored must also be applied."""
+        task = asyncio.create_task(work, name="transition")
+        self._transitions.add(task)
+        task.add_done_callback(self._transitions.discard)
+        return await asyncio.shield(task)
+
+    async def settle(self) -> None:
+        """Wait for transitions whose callers did not."""
+        while self._transitions:
+            await asyncio.wait(set(self._transitions))
 
     async def command(self, command: Command) -> CommandOutcome:
         """Carry out a person's command once; the same id again gives the first outcome."""

@@ -90,7 +90,7 @@ class Reports:
             boot=engine.log.boot,
             round=state.graph.round,
             beat=beat,
-            head=engine.log.head(),
+            head=engine.log.durable_head(),
             graph=GraphState.FAILED if damaged and graph not in GRAPH_ENDED else graph,
             ready=self.ready(),
             readiness=self.readiness(),

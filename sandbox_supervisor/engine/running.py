@@ -21,6 +21,7 @@ from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.facts import Restarted
 from sandbox_supervisor.log import Log, StorageCorrupt
+from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.runner.gate import RunnerGate
 
@@ -154,6 +155,8 @@ async def _run(options: Options, engine: Engine) -> None:
     except* StorageCorrupt:
         if not engine.log.damage:
             raise
+    finally:
+        await engine.settle()
 
 
 async def _begin(engine: Engine) -> None:
@@ -161,7 +164,14 @@ async def _begin(engine: Engine) -> None:
     spec, log = engine.spec, engine.log
     if engine.state == kernel.EMPTY:
         limit = spec.limits.attempts_per_task
-        await engine.begin(kernel.initial(spec.flow, task=spec.task.id, inputs=spec.inputs, attempts_limit=limit))
+        rows = kernel.initial(
+            spec.flow,
+            task=spec.task.id,
+            inputs=spec.inputs,
+            attempts_limit=limit,
+            specification=codec.digest(spec),
+        )
+        await engine.begin(rows)
     await engine.take(Restarted(boot=log.boot, alive_until=log.alive_until, same_boot=log.same_boot))
 
 
