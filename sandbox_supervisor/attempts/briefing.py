@@ -1,5 +1,6 @@
 """Say what an attempt is told: the process to start, its prompt or command line, its environment."""
 
+import asyncio
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,7 +70,7 @@ async def brief(
     prompt = (await confined.render({"prompt": agent.prompt}, seen))["prompt"]
     if conflicts:
         prompt += "\n\n" + _conflict_section(conflicts)
-    prompt += _feedback_section(repo, state, state.nodes[node.key])
+    prompt += await asyncio.to_thread(_feedback_section, repo, state, state.nodes[node.key])
     return _agent(spec, agent, attempt, prompt, environment)
 
 
