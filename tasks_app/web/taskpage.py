@@ -59,6 +59,8 @@ def page_context(request: HttpRequest, actor: Actor, found: Task) -> dict[str, A
         "questions": [each for each in requests if each.state is RequestState.OPEN],
         "answered": [each for each in requests if each.state is not RequestState.OPEN],
         "deliveries": deliveries,
+        "line_deliveries": [each for each in deliveries if each.node == line.key],
+        "line_requests": [each for each in requests if each.node == line.key],
         "scripted": any(driver.protocol == "scripted" for driver in _drivers(found)),
         "now": timezone.now(),
         "vocabulary": vocabulary.for_scripts(),

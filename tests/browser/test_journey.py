@@ -38,7 +38,9 @@ nodes:
             schema:
               type: object
               required: [colour]
-              properties: {{colour: {{type: string, title: Colour, enum: [red, green]}}}}
+              properties:
+                colour: {{type: string, title: Colour, enum: [red, green]}}
+                amount: {{type: integer, title: Amount, default: 2}}
         - say: "Thank you."
   - key: flaky
     needs: [ask]
