@@ -23,7 +23,6 @@ CODE = (
     "sandbox_providers",
     "sandbox_supervisor",
     "tests",
-    "bench",
 )
 DATABASE_TESTS = ("tests/workspaces", "tests/policy", "tests/registry", "tests/tasks", "tests/api")
 
@@ -71,13 +70,22 @@ def main(checkout: Path, arguments: list[str]) -> int:
             if count.failed:
                 broken.append(stage.name)
     if broken:
-        pass
+        _tell(f"failed: {', '.join(broken)}")
+    _tell(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
     return 1 if broken else 0
 
 
 def _timed(stage: Stage, bench: Bench) -> Count:
-    time.monotonic()
-    return stage.run(bench)
+    _tell(f"--- {stage.name} (budget {stage.budget} s)")
+    began = time.monotonic()
+    count = stage.run(bench)
+    _tell(f"--- {stage.name}: {time.monotonic() - began:.0f} s, {count.passed} passed, {count.failed} failed")
+    return count
+
+
+def _tell(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()  # the stages' programs write to the same place
 
 
 def _check(*command: str) -> Callable[[Bench], Count]:
@@ -103,6 +111,7 @@ def _tests(*arguments: str, workers: int = 2, needs_chromium: bool = False) -> C
 
 
 def _without_chromium() -> Count:
+    _tell(f"not run: {chromium.WHY_MISSING}")
     return Count(failed=1) if os.environ.get("CI") == "true" else Count(skipped=1)
 
 
@@ -119,6 +128,7 @@ def _postgres_server() -> Iterator[str]:
 
     folder = Path(tempfile.mkdtemp(prefix="caisson-pg-"))
     folder.chmod(0o711)  # as root it runs as a user of its own
+    (folder / "data").mkdir()
     server = PostgresServer(folder / "data", cleanup_mode="stop")
     try:
         yield server.get_uri()

@@ -73,10 +73,7 @@ def _given(request: HttpRequest, asked: RequestView) -> dict[str, Any]:
         return {"declined": True}
     if asked.options:
         return {"option": request.POST.get("option", "")}
-    form = {
-        name.removeprefix("field."): str(value) for name, value in request.POST.items() if name.startswith("field.")
-    }
-    return {"content": answer_of(asked.schema, form)}
+    return {"content": answer_of(asked.schema, request.POST)}
 
 
 def _command(request: HttpRequest, actor: Actor) -> Command:
