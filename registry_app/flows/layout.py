@@ -15,6 +15,7 @@ from sandbox_supervisor.protocol.flow import Flow, Node
 
 BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
+LEAST_WIDTH, LEAST_HEIGHT = 560, 420
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 LABEL = 10  # from the word "finally" down to its boxes
@@ -131,6 +132,12 @@ class Picture:
     edges: tuple[Edge, ...]
     arcs: tuple[Arc, ...]
     finally_y: int | None  # where the band of ``finally`` nodes begins
+
+    @property
+    def frame(self) -> str:
+        """Give the SVG view box; a small flow gets room around it, so that its boxes are not blown up."""
+        width, height = max(self.width, LEAST_WIDTH), max(self.height, LEAST_HEIGHT)
+        return f"{(self.width - width) // 2} 0 {width} {height}"
 
 
 Point = tuple[float, float]

@@ -27,7 +27,8 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
         return [Field(name="text", label="Answer", required=True)]
     required = (schema or {}).get("required")
     wanted = required if isinstance(required, list) else []
-    return [_field(str(name), each, str(name) in wanted) for name, each in list(properties.items())[:FIELDS_SHOWN]]
+    fields = [_field(str(name), each, str(name) in wanted) for name, each in list(properties.items())[:FIELDS_SHOWN]]
+    return sorted(fields, key=lambda field: not field.required)  # frozen schemas have lost their order
 
 
 def answer_of(schema: Mapping[str, Any] | None, form: Mapping[str, str]) -> dict[str, Any]:

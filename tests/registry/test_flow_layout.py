@@ -87,6 +87,15 @@ def test_two_reworks_have_two_arcs_at_different_distances():
     assert len({arc.pill_x for arc in drawn.arcs}) == 2
 
 
+def test_a_small_flow_is_framed_with_room_in_the_middle():
+    drawn = picture(node("only"))
+    left, top, width, height = map(int, drawn.frame.split())
+    assert (top, width, height) == (0, 560, 420)
+    assert left < 0
+    box = drawn.boxes[0]
+    assert abs((box.x - left) - (left + width - box.x - box.width)) <= 2
+
+
 def test_the_same_flow_is_drawn_the_same_way():
     nodes = (node("a"), node("b", "a"), node("c", "a"), node("d", "b", "c"))
     assert picture(*nodes) == picture(*nodes)
