@@ -22,6 +22,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from bench import machine
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.stream import Ack, Credit, EventsFrame, Position, Subscribe, read_server_frame
 from tests.fixtures.scripted_supervisor import TOKEN
@@ -219,6 +220,7 @@ async def measure(*, seconds: float, rate: int) -> dict[str, Any]:
     broadcast = await raw_broadcast(9_000)
     return {
         "benchmark": "stream",
+        "machine": machine.describe(),
         "seconds": seconds,
         "rate": rate,
         "subscribers": SUBSCRIBERS,
