@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sandbox_supervisor.engine import clock
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.errors import Refusal
-from sandbox_supervisor.graph.facts import Commanded, Fact
+from sandbox_supervisor.graph.facts import Commanded, Fact, Progress
 from sandbox_supervisor.graph.rows import AttemptRow, Change, State
 from sandbox_supervisor.log import Committed, Log, StorageFull
 from sandbox_supervisor.protocol.flow import Node
@@ -18,6 +18,7 @@ from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.protocol.states import ATTEMPT_ENDED
 
 SPACE_PATIENCE = 5.0  # seconds between two tries to commit on a full disk
+SPACE_LOOK = 0.5  # seconds between two looks at a disk whose fullness no commit has met with yet
 
 T = TypeVar("T")
 
@@ -56,7 +57,8 @@ class Engine:
     ) -> Committed | None:
         """Commit what ``fact`` means. None: it means nothing (any more), or ``only_if`` no longer holds.
 
-        Blocks while the disk is full: nothing is dropped. Raises Refusal, StorageCorrupt.
+        Blocks while the disk is full: nothing is dropped. What an attempt that is to stop still says may then use the
+        space that is kept for transitions, so that it can end. Raises Refusal, StorageCorrupt.
         """
         while True:
             try:
@@ -64,6 +66,10 @@ class Engine:
             except StorageFull:
                 logger.warning("storage.full: %s waits for space", type(fact).__name__)
                 await self.log.wait_space(SPACE_PATIENCE)
+                durable = durable or self._is_to_stop(fact)
+
+    def _is_to_stop(self, fact: Fact) -> bool:
+        return isinstance(fact, Progress) and self.attempt(str(fact.attempt)).cancel_reason is not None
 
     async def _take(self, fact: Fact, *, durable: bool, only_if: Callable[[State], bool]) -> Committed | None:
         async with self._lock:

@@ -10,7 +10,7 @@ from sandbox_supervisor.attempts.confined import problems
 from sandbox_supervisor.attempts.results import Refused
 from sandbox_supervisor.engine.artefacts import Shortfall, collect
 from sandbox_supervisor.engine.bases import base_of
-from sandbox_supervisor.engine.core import Engine
+from sandbox_supervisor.engine.core import SPACE_LOOK, Engine
 from sandbox_supervisor.engine.keeping import Kept, keep_result, keep_work
 from sandbox_supervisor.engine.sessions import Impression
 from sandbox_supervisor.git import GitFailed
@@ -44,7 +44,7 @@ class Endings:
         if data.get("outcome") == "ok" and not self._engine.attempt(str(attempt)).cancel_reason:
             await self._engine.take(Finishing(attempt=attempt))
             try:
-                return await self._success(link, attempt, data, impression)
+                return await self._success_in_space(link, attempt, data, impression)
             except Judgement as judgement:
                 data = {
                     "failure_class": judgement.failure_class,
@@ -60,6 +60,27 @@ class Endings:
                 data = _workspace(refused.code, refused.message, {})
         wip = await keep_work(self._engine, link, self._engine.attempt(str(attempt)))
         return Failed(attempt=attempt, failure=_failure(data), wip_commit=wip, retry_after=data.get("retry_after"))
+
+    async def _success_in_space(
+        self, link: RunnerLink, attempt: AttemptId, data: dict[str, Any], impression: Impression
+    ) -> Succeeded:
+        """Store what the attempt made; when the disk is too full for it, wait and do it again, unless it is to stop."""
+        while True:
+            try:
+                return await self._success(link, attempt, data, impression)
+            except (RunnerRefused, Refused, GitFailed, OSError):
+                if not await self._space_has_come(attempt):
+                    raise
+
+    async def _space_has_come(self, attempt: AttemptId) -> bool:
+        """Wait for space. False at once if there is enough, or as soon as the attempt is to stop."""
+        lacked = False
+        while self._engine.log.is_scarce():
+            if self._engine.attempt(str(attempt)).cancel_reason:
+                return False
+            lacked = True
+            await asyncio.sleep(SPACE_LOOK)
+        return lacked
 
     async def _success(
         self, link: RunnerLink, attempt: AttemptId, data: dict[str, Any], impression: Impression

@@ -28,6 +28,7 @@ from sandbox_supervisor.protocol.messages import (
 from sandbox_supervisor.runner.link import RunnerLink, RunnerLost, RunnerRefused
 from sandbox_supervisor.server.facade import Gone, LogSlice, NotFound
 
+COMMAND_PATIENCE = 15.0  # seconds; a commit takes milliseconds, unless the disk is full
 DIFF_LIMIT = 8 * 1024 * 1024
 
 
@@ -75,7 +76,12 @@ class Facade:
             return CommandOutcome(code=OutcomeCode.REFUSED, reason="storage_corrupt", message=message)
         if command.verb is CommandVerb.ANSWER and (unfit := await self._unfit(command)):
             return unfit
-        return await self._engine.command(command)
+        try:
+            async with asyncio.timeout(COMMAND_PATIENCE):
+                return await self._engine.command(command)
+        except TimeoutError:
+            message = "There is no space to write the command down; send it again, under the same id, once there is."
+            return CommandOutcome(code=OutcomeCode.REFUSED, reason="storage_full", message=message)
 
     async def _unfit(self, command: Command) -> CommandOutcome | None:
         """Hold an answer against the schema of its request."""

@@ -1,14 +1,16 @@
 """Say how the sandbox is doing, and take what the control plane answers."""
 
 import asyncio
+import logging
 import os
 import resource
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_supervisor.engine.core import Engine
+from sandbox_supervisor.engine.runners import Runners
+from sandbox_supervisor.engine.storage import condition, failure_of
 from sandbox_supervisor.engine.views import attention, bar, delivery_proof, usage
 from sandbox_supervisor.graph.facts import GateClosed, GateOpened
 from sandbox_supervisor.graph.rows import Change
@@ -18,11 +20,14 @@ from sandbox_supervisor.protocol.messages import (
     Command,
     CommandVerb,
     Desired,
-    Failure,
     Heartbeat,
     HeartbeatAnswer,
 )
-from sandbox_supervisor.protocol.states import GRAPH_ENDED, FailureClass, GraphState
+from sandbox_supervisor.protocol.states import GRAPH_ENDED, GraphState
+
+HEAR_PATIENCE = 5.0  # seconds for writing down what the control plane wants
+
+logger = logging.getLogger(__name__)
 
 CONTROL_PLANE = "control plane"  # the actor of what it asks for
 
@@ -36,10 +41,11 @@ class SandboxIdentity:
 
 
 class Reports:
-    def __init__(self, engine: Engine, identity: SandboxIdentity, runner_connected: Callable[[], bool]) -> None:
+    def __init__(self, engine: Engine, identity: SandboxIdentity, runners: Runners, *, storage_grace: float) -> None:
         self._engine = engine
         self._identity = identity
-        self._runner_connected = runner_connected
+        self._runners = runners
+        self._grace = storage_grace
         self._specification = codec.digest(engine.spec)
         self._urgent = asyncio.Event()
         self._told: tuple[object, ...] = ()
@@ -68,13 +74,11 @@ class Reports:
     def readiness(self) -> dict[str, str]:
         """Item → "ok" or what is wrong."""
         engine = self._engine
-        damage = engine.log.damage
-        storage = f"storage_corrupt: {damage}" if damage else "storage_full" if engine.log.full else "ok"
         return {
-            "storage": storage,
+            "storage": condition(engine.log, self._grace),
             "repository": "ok" if (engine.repo / "HEAD").is_file() else "the repository is missing",
             "configuration": "ok",
-            "runner": "ok" if self._runner_connected() else "no runner is connected",
+            "runner": "ok" if self._runners.connected else "no runner is connected",
         }
 
     def ready(self) -> bool:
@@ -82,8 +86,10 @@ class Reports:
 
     def heartbeat(self, beat: int) -> Heartbeat:
         engine, state = self._engine, self._engine.state
-        damaged = engine.log.damage
         graph = state.graph.state
+        broken = failure_of(engine.log, self._grace)
+        if broken and graph in GRAPH_ENDED and not engine.log.damage:
+            broken = None  # it has ended well enough; the next round will see
         return Heartbeat(
             instance=self._identity.instance,
             epoch=engine.log.epoch,
@@ -91,10 +97,10 @@ class Reports:
             round=state.graph.round,
             beat=beat,
             head=engine.log.durable_head(),
-            graph=GraphState.FAILED if damaged and graph not in GRAPH_ENDED else graph,
+            graph=GraphState.FAILED if broken and graph not in GRAPH_ENDED else graph,
             ready=self.ready(),
             readiness=self.readiness(),
-            failure=_damage(damaged) if damaged else state.graph.failure,
+            failure=broken or state.graph.failure,
             delivery=delivery_proof(engine, state),
             attention=attention(state),
             bar=bar(engine, state),
@@ -108,12 +114,26 @@ class Reports:
     async def hear(self, answer: HeartbeatAnswer) -> None:
         """Open or close the gate, or cancel, as the control plane wants. Repeating changes nothing.
 
-        ``stop`` for an earlier round than the present one is old news; round 0 stands for every round. Raises
-        StorageCorrupt when the control plane knows of events that this log lacks.
+        ``stop`` for an earlier round than the present one is old news; round 0 stands for every round. On a disk so
+        full that not even this can be written down it gives up, for heartbeats must go on: the next answer says it
+        again, and a ``stop`` costs the runner its connection, which ends every tree. Raises StorageCorrupt when the
+        control plane knows of events that this log lacks.
         """
-        engine, graph = self._engine, self._engine.state.graph
-        if engine.log.damage:
+        if self._engine.log.damage:
             return
+        try:
+            async with asyncio.timeout(HEAR_PATIENCE):
+                await self._obey(answer)
+        except TimeoutError:
+            logger.warning("control.waits: %s cannot be written down yet", answer.desired)
+            if answer.desired is Desired.STOP and self._is_about_now(answer):
+                await self._runners.drop()
+
+    def _is_about_now(self, answer: HeartbeatAnswer) -> bool:
+        return answer.round >= self._engine.state.graph.round or not answer.round
+
+    async def _obey(self, answer: HeartbeatAnswer) -> None:
+        engine, graph = self._engine, self._engine.state.graph
         if answer.acknowledged:
             await engine.log.acknowledge(answer.acknowledged)
         match answer.desired:
@@ -123,14 +143,9 @@ class Reports:
                 wish = f"control-plane:cancel:{graph.round}"
                 mode = CancelMode.CANCEL
                 await engine.command(Command(id=wish, verb=CommandVerb.CANCEL, actor=CONTROL_PLANE, mode=mode))
-            case Desired.STOP if answer.round >= graph.round or not answer.round:
+            case Desired.STOP if self._is_about_now(answer):
                 fact = GateClosed(reason=answer.reason or answer.status)
                 await engine.take(fact, only_if=lambda state: state.graph.round == graph.round)
-
-
-def _damage(what: str) -> Failure:
-    message = f"The log of this sandbox is damaged ({what}). Nothing runs any more; what can be read stays readable."
-    return Failure(failure_class=FailureClass.INFRA, code="storage_corrupt", message=message)
 
 
 def _resident() -> int:

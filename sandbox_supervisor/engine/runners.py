@@ -31,6 +31,11 @@ class Runners:
             raise RunnerLost
         return self._link
 
+    async def drop(self) -> None:
+        """End the connection to the runner, which then ends every tree and comes back. Repeating is safe."""
+        if self._link is not None:
+            await self._link.close()
+
     @property
     def connected(self) -> bool:
         return self._link is not None

@@ -16,6 +16,7 @@ from sandbox_supervisor.engine.outbox import Handler, Outbox
 from sandbox_supervisor.engine.reports import Reports, SandboxIdentity
 from sandbox_supervisor.engine.runners import Runners
 from sandbox_supervisor.engine.scheduler import Scheduler
+from sandbox_supervisor.engine.storage import GRACE
 from sandbox_supervisor.engine.trees import Trees
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.effects import EffectKind
@@ -41,6 +42,7 @@ class Options:
     nonce: str
     identity: SandboxIdentity = field(default_factory=SandboxIdentity)
     task_token: str | None = None
+    storage_grace: float = GRACE
     services: tuple[Service, ...] = field(default_factory=tuple)
 
 
@@ -60,7 +62,7 @@ class Running:
         self.gate = RunnerGate(options.folder / "ctl", options.nonce)
         self.scheduler = Scheduler(engine)
         self.runners = Runners(engine, self.gate, self._on_runner)
-        self.reports = Reports(engine, options.identity, lambda: self.runners.connected)
+        self.reports = Reports(engine, options.identity, self.runners, storage_grace=options.storage_grace)
         self.deliveries = Deliveries(engine, self.control)
         self.departures = Departures(engine, self.control)
         self.trees = Trees(engine, self.runners)

@@ -2,12 +2,13 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sandbox_supervisor.engine import clock
-from sandbox_supervisor.engine.core import SPACE_PATIENCE, Engine
+from sandbox_supervisor.engine.core import SPACE_LOOK, SPACE_PATIENCE, Engine
 from sandbox_supervisor.graph.facts import Asked, Progress
 from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
 from sandbox_supervisor.protocol.events import EventKind
@@ -17,6 +18,9 @@ from sandbox_supervisor.runner.link import RunnerLost, SessionEvent, SessionEven
 LINGER = 0.1  # seconds for which an event may wait for company
 BATCH_EVENTS = 64
 TEXT_LIMIT = 4096  # characters up to which pieces of one message become one event
+
+logger = logging.getLogger(__name__)
+
 _GROWING = frozenset({EventKind.SESSION_MESSAGE, EventKind.SESSION_THOUGHT})
 
 
@@ -87,14 +91,18 @@ class Follower:
             await self._flush()
 
     async def _write(self, stream: str, payload: bytes) -> list[NewEvent]:
-        """Store output; wait as long as there is no space for it."""
+        """Store output; wait as long as there is no space for it. An attempt that is to stop is not waited for."""
         while True:
             try:
                 return self._output.write(stream, payload)
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
-                await self._engine.log.wait_space(SPACE_PATIENCE)
+            if self._engine.attempt(str(self._attempt)).cancel_reason:
+                logger.warning("output.lost attempt=%s: %s bytes for lack of space", self._attempt, len(payload))
+                return []
+            await asyncio.sleep(0 if self._engine.log.full else SPACE_LOOK)  # the log itself may not know of it yet
+            await self._engine.log.wait_space(SPACE_PATIENCE)
 
     def _event(self, data: dict[str, Any]) -> NewEvent:
         kind = EventKind(data["kind"])

@@ -187,5 +187,7 @@ class Trees:
     async def _fail(
         self, attempt: AttemptId, failure_class: FailureClass, code: str, message: str, **facts: object
     ) -> None:
+        if self._engine.log.is_scarce():  # no fault of the attempt's; dispatch waits for space
+            failure_class, code = FailureClass.INFRA, "no_space"
         failure = Failure(failure_class=failure_class, code=code, message=message, facts=facts)
         await self._engine.take(Failed(attempt=attempt, failure=failure))

@@ -2,7 +2,7 @@
 
 import shutil
 import sqlite3
-import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -44,24 +44,32 @@ class Keeper:
         self._anchor = Anchor(folder / "anchor")
         self._ballast = Ballast(folder / "ballast")
         self._dirty = False  # the write-ahead log holds something
+        self._guarded = False  # the disk is big enough for a ballast
         self.on_move: Callable[[], None] = lambda: None
         self.damage: str | None = None
-        self.full = False
-        self.has_space = threading.Event()
-        self.has_space.set()
+        self.full_since: float | None = None  # time.monotonic
+
+    @property
+    def full(self) -> bool:
+        return self.full_since is not None
+
+    def is_scarce(self) -> bool:
+        """Say whether the disk is full, also if no commit has met with it yet."""
+        return self.full or self._ballast.is_needed()
 
     # --- opening and closing ---
 
     def open(self, *, damaged_ok: bool) -> None:
         """Open, create or check everything. Raises StorageCorrupt, StorageFull; then ``abandon`` is due."""
-        scarce = self._ballast.is_needed() and self._ballast.release()
+        scarce = self._ballast.is_needed()
+        self._guarded = scarce and self._ballast.release()
         try:
             self._connection = schema.connect(self._folder / "log.sqlite3")
             self._open_checked(self._connection, damaged_ok=damaged_ok)
-            if scarce:
+            if self.damage is None and scarce:
                 self._say_full()
             elif self.damage is None:
-                self._ballast.hold()
+                self._guarded = self._ballast.hold()
         except sqlite3.DatabaseError as error:
             if is_full(error):
                 raise StorageFull("no space to open the log") from None
@@ -127,12 +135,14 @@ class Keeper:
     def commit(self, commits: list[Commit]) -> None:
         """Store a group, each with its own outcome; nobody is left waiting."""
         commits = [item for item in commits if item.future.set_running_or_notify_cancel()]
+        if commits and self.full and self.damage is None:
+            self._look_for_space()  # a busy log never rests
         if self.damage is not None:
             _refuse(commits, StorageCorrupt(self.damage))
         elif self.full:
             self._commit_in_need(commits)
         elif not self._try(commits):
-            self._release_ballast()
+            self._say_full()
             self._commit_in_need(commits)
 
     def _commit_in_need(self, commits: list[Commit]) -> None:
@@ -184,6 +194,8 @@ class Keeper:
             item.tell(result)
         self.on_move()
         self._limit_wal()
+        if not self.full and self._ballast.is_needed():
+            self._say_full()
 
     def _tell(self) -> None:
         head = self.database.head
@@ -191,22 +203,16 @@ class Keeper:
 
     # --- space ---
 
-    def _release_ballast(self) -> None:
-        """Give back the space that was kept for this."""
-        if self._ballast.release():
-            self._say_full()
-
     def _say_full(self) -> None:
-        self.full = True
-        self.has_space.clear()
+        """Give back the space that was kept for this, if there was any, and write it down."""
+        self.full_since = time.monotonic()
+        self._guarded |= self._ballast.release()
         self._try([_notice(EventKind.STORAGE_FULL)])
 
     def _look_for_space(self) -> None:
-        if not self._ballast.hold():
-            return
-        self.full = False
-        self._try([_notice(EventKind.STORAGE_RECOVERED)])
-        self.has_space.set()
+        if self._ballast.hold() or not (self._guarded or self._ballast.is_needed()):
+            self.full_since = None
+            self._try([_notice(EventKind.STORAGE_RECOVERED)])
 
     def _limit_wal(self) -> None:
         try:

@@ -21,6 +21,7 @@ from sandbox_supervisor.protocol.messages import Head
 
 T = TypeVar("T")
 PAGE = 500
+SPACE_LOOK = 1.0  # seconds between looks for space, should storage.recovered itself not have fitted in
 
 
 class Log:
@@ -88,6 +89,15 @@ class Log:
     def full(self) -> bool:
         """The disk is full: state commits live off the ballast, output waits."""
         return self._keeper.full
+
+    @property
+    def full_since(self) -> float | None:
+        """Since when the disk is full (``time.monotonic``); None: it is not."""
+        return self._keeper.full_since
+
+    def is_scarce(self) -> bool:
+        """Say whether the disk is full, also if no commit has met with it yet."""
+        return self._keeper.is_scarce()
 
     def head(self) -> Head:
         """Give the newest committed event."""
@@ -164,7 +174,11 @@ class Log:
 
     async def wait_space(self, timeout: float) -> bool:
         """Return True as soon as the disk is not full, False after ``timeout`` seconds."""
-        return await asyncio.to_thread(self._keeper.has_space.wait, timeout)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while self.full and (left := deadline - loop.time()) > 0:
+            await self.wait_past(self.head().seq, min(left, SPACE_LOOK))  # storage.recovered moves the head
+        return not self.full
 
     async def acknowledge(self, head: Head) -> None:
         """Take note of the head that the control plane knows. Raises StorageCorrupt when this log does not contain it;

@@ -130,5 +130,8 @@ class RunnerLink(Protocol):
     async def diff(self, attempt: str, base_commit: str) -> bytes:
         """Unified diff of the tree (untracked files too) against ``base_commit``; at most 8 MiB, then it says so."""
 
+    async def close(self) -> None:
+        """End the connection; the runner then ends every tree."""
+
     async def leftovers(self, identities: tuple[Identity, ...]) -> None:
         """Kill what is left of these trees after a crash, by identity; returns when they are proven empty."""

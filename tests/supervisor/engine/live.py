@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox_supervisor import isolation
 from sandbox_supervisor.engine.running import Options, Running, supervise
+from sandbox_supervisor.engine.storage import GRACE
 from sandbox_supervisor.graph.rows import State
 from sandbox_supervisor.materialise.repository import bring_in
 from sandbox_supervisor.protocol.messages import Command, CommandOutcome, CommandVerb
@@ -20,9 +21,10 @@ PATIENCE = 60.0
 
 @asynccontextmanager
 async def live(
-    sandbox: Sandbox, *, gate: bool = True, runner: bool = True, patience: Any = (1, 0.5, 0.5)
+    sandbox: Sandbox, *, gate: bool = True, runner: bool = True, patience: Any = (1, 0.5, 0.5), grace: float = GRACE
 ) -> AsyncIterator[Running]:
-    """Give a running supervisor; ``gate`` opens every round, ``patience`` is how long a cancel escalates (seconds)."""
+    """Give a running supervisor; ``gate`` opens every round, ``patience`` is how long a cancel escalates (seconds),
+    ``grace`` how long the disk may be full."""
     for part in ("ctl", "work"):
         (sandbox.folder / part).mkdir(parents=True, exist_ok=True)
     bring_in(sandbox.folder / "repo", sandbox.spec.repository)
@@ -41,7 +43,12 @@ async def live(
     task = asyncio.create_task(
         supervise(
             Options(
-                spec=sandbox.spec, folder=sandbox.folder, nonce=nonce, task_token="cst_test.key.mac", services=services
+                spec=sandbox.spec,
+                folder=sandbox.folder,
+                nonce=nonce,
+                task_token="cst_test.key.mac",
+                services=services,
+                storage_grace=grace,
             )
         )
     )
@@ -62,7 +69,8 @@ async def live(
 async def until(running: Running, holds: Callable[[State], bool]) -> State:
     """Wait for a committed state, with an end to patience."""
     try:
-        return await asyncio.wait_for(running.engine.until(holds), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            return await running.engine.until(holds)
     except TimeoutError:
         state = running.engine.state
         rows = [f"{row.key} {row.state} {row.failure}" for row in state.nodes.values()]

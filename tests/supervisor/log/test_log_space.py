@@ -147,6 +147,36 @@ def test_on_a_disk_too_small_for_a_ballast_the_log_works_without(tmp_path):
     assert on_small_disk(tmp_path, SMALL, size="8m") == {"ballast": False, "full": False}
 
 
+UNGUARDED = """
+async def main():
+    log = Log.open(root / "log")
+    rev = 1
+    await log.commit(node("a", rev))
+    fill()
+    try:
+        while rev < 20000:
+            await log.commit(node("a", rev + 1, result="r" * 20000))
+            rev += 1
+    except StorageFull:
+        tell(full=log.full, since=log.full_since is not None, scarce=log.is_scarce())
+        tell(waits=not await log.wait_space(0.05))
+    tell(ballast=(root / "log/ballast").exists())
+    (root / "filler").unlink()
+    tell(again=await log.wait_space(20))
+    await log.commit(node("a", rev + 1))
+    tell(rev=log.load().nodes["a"].rev == rev + 1, full_after=log.full)
+    log.verify(full=True)
+    await log.close()
+asyncio.run(main())
+"""
+
+
+def test_a_full_disk_too_small_for_a_ballast_makes_everybody_wait_too_and_heals(tmp_path):
+    facts = on_small_disk(tmp_path, UNGUARDED, size="24m")
+    assert (facts["full"], facts["since"], facts["scarce"], facts["waits"]) == (True, True, True, True)
+    assert (facts["ballast"], facts["again"], facts["rev"], facts["full_after"]) == (False, True, True, False)
+
+
 OUTPUT = """
 async def main():
     log = Log.open(root / "log")
