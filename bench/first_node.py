@@ -38,8 +38,7 @@ def main() -> None:
         "benchmark": "first_node",
         "machine": machine.describe(),
         "rounds": rounds,
-        "post_s": _spread([each["post_s"] for each in found]),
-        "first_node_s": _spread([each["first_node_s"] for each in found]),
+        **{name: _spread([each[name] for each in found]) for name in found[0]},
         "bare_start_of_the_supervisor_s": _spread(bare),
         "first_node_to_bare_start": round(
             statistics.median(each["first_node_s"] for each in found) / statistics.median(bare), 1
@@ -56,8 +55,10 @@ def _one(running: Product, flow: str, number: int) -> dict[str, float]:
     answered = datetime.now(UTC)
     started = datetime.fromisoformat(str(running.graph_when(task["id"], "first_node_at")["first_node_at"]))
     running.ended(task["id"])
+    ready = datetime.fromisoformat(running.client.get(f"/tasks/{task['id']}")["running_at"])
     running.delete(task["id"])
-    return {"post_s": (answered - sent).total_seconds(), "first_node_s": (started - sent).total_seconds()}
+    moments = {"post_s": answered, "running_s": ready, "first_node_s": started}
+    return {name: (moment - sent).total_seconds() for name, moment in moments.items()}
 
 
 def _bare_start() -> float:
