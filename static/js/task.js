@@ -202,7 +202,8 @@ function attemptMoved(event) {
   const isNew = event.attempt !== shown.dataset.attempt;
   const ended = words.attempt_ended.includes(event.data.state);
   const begun = event.data.state === "running";
-  if (isNew || (ended && shown.dataset.shows !== "session")) void showDrawer(`?node=${encodeURIComponent(event.node ?? "")}&tab=${shown.dataset.shows}`, false);
+  const redrawn = shown.dataset.shows === "details" || (ended && shown.dataset.shows !== "session");
+  if (isNew || redrawn) void showDrawer(`?node=${encodeURIComponent(event.node ?? "")}&tab=${shown.dataset.shows}`, false);
   else if (ended || begun) void redrawHeadOfDrawer();
 }
 
