@@ -12,7 +12,7 @@ from config.commands import local
 from config.commands.client import ApiProblem, Client
 from config.commands.dispatch import prepare_layout
 from config.commands.processes import Layout
-from config.commands.work import _register
+from config.commands.work import register
 from registry_app import demo_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,5 +70,5 @@ def product() -> Iterator[Product]:
     client = Client(found.url, found.token)
     with tempfile.TemporaryDirectory(prefix="caisson-bench-") as folder:
         project = demo_project.create(Path(folder))
-        slug = _register(client, str(project.repository), push_url=str(project.remote))
+        slug = register(client, str(project.repository), push_url=str(project.remote))
         yield Product(layout=layout, client=client, repository=slug)

@@ -171,6 +171,6 @@ def tell_outcome(task: dict[str, Any], found: dict[str, Any]) -> None:
     if found["commit"]:
         lines.append(f"  branch {found['branch']} at {found['commit']} on {found['remote']}")
     elif found["status"] == "completed":
-        lines.append("  nothing had to be delivered")
+        lines.append("  no branch was delivered: nothing had changed, or no delivery node ran")
     lines.append(f"  {found['console_url']}")
     sys.stderr.write("\n".join(lines) + "\n")

@@ -34,7 +34,7 @@ def demo(layout: Layout, options: argparse.Namespace) -> int:
 def start_demo(found: Local, project: demo_project.DemoProject) -> str:
     """Create the demo task and give its id."""
     client = Client(found.url, found.token)
-    repository = _register(client, str(project.repository), push_url=str(project.remote))
+    repository = register(client, str(project.repository), push_url=str(project.remote))
     body = {
         "repository": repository,
         "flow": "demo",
@@ -47,7 +47,7 @@ def start_demo(found: Local, project: demo_project.DemoProject) -> str:
 def _run(found: Local, client: Client, options: argparse.Namespace) -> str:
     del found
     address = _address(options.repository)
-    repository = _register(client, address, push_url=_address(options.remote) if options.remote else "")
+    repository = register(client, address, push_url=_address(options.remote) if options.remote else "")
     body = {
         "repository": repository,
         "flow": _flow(client, options.flow),
@@ -91,7 +91,7 @@ def _address(text: str) -> str:
     return str(Path(text).expanduser().resolve())
 
 
-def _register(client: Client, address: str, *, push_url: str) -> str:
+def register(client: Client, address: str, *, push_url: str) -> str:
     """Make the repository known and give its slug; a local folder is first put on the allow-list (audited)."""
     for each in filter(None, (address, push_url)):
         if Path(each).is_absolute():

@@ -1,0 +1,1 @@
+"""One module per command; each is a thin caller of a service."""
