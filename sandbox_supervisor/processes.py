@@ -30,6 +30,13 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     _prctl(_SET_PDEATHSIG, number)
 
 
+def follow_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """In a process just forked by ``parent``: end with it, at once if it ended before the kernel was asked to tell."""
+    die_with_parent(number)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:

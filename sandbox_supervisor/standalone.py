@@ -20,7 +20,7 @@ from sandbox_supervisor.graph.facts import GateOpened
 from sandbox_supervisor.log import AlreadyLocked
 from sandbox_supervisor.materialise.failure import Failed
 from sandbox_supervisor.materialise.repository import bring_in
-from sandbox_supervisor.processes import die_with_parent
+from sandbox_supervisor.processes import follow_parent
 from sandbox_supervisor.protocol.events import Envelope, EventKind
 from sandbox_supervisor.protocol.messages import Command, CommandVerb
 from sandbox_supervisor.protocol.spec import TaskSpecification
@@ -142,7 +142,7 @@ async def keep_runner(folder: Path, nonce: str, chosen: isolation.Isolation, mor
             stdin=asyncio.subprocess.DEVNULL,
             env=environment,
             start_new_session=True,
-            preexec_fn=partial(_follow_parent, os.getpid()),
+            preexec_fn=partial(follow_parent, os.getpid(), signal.SIGTERM),
         )
         try:
             await process.wait()
@@ -151,13 +151,6 @@ async def keep_runner(folder: Path, nonce: str, chosen: isolation.Isolation, mor
                 process.terminate()
                 await process.wait()
         await asyncio.sleep(RUNNER_PAUSE)
-
-
-def _follow_parent(parent: int) -> None:
-    """In the new process: end with the supervisor, also if that has ended already."""
-    die_with_parent(signal.SIGTERM)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def _option(part: str) -> str:

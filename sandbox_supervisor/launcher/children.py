@@ -3,9 +3,10 @@
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sandbox_supervisor import processes
@@ -14,7 +15,7 @@ from sandbox_supervisor.protocol import codec, folder, handover
 
 PYTHON_FLAGS = ("-P", "-s", "-B")
 _PASSED_ON = ("PATH", "LANG", "TZ")
-_NICENESS = 5
+_NICENESS = 5  # of the runner: what people wait for goes first, agents take whatever processor time they get
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Children:
                 *("--memory", str(self.order.memory_limit or 0)),
             ],
             extra={"CAISSON_RUNNER_NONCE": self.nonce},
-            first=_yield_to_others,
+            niceness=_NICENESS,
         )
 
     def _bwrap(self) -> Path | None:
@@ -96,7 +97,7 @@ class Children:
         *,
         pass_fds: Iterable[int] = (),
         extra: Mapping[str, str] | None = None,
-        first: Callable[[], None] = processes.die_with_parent,
+        niceness: int = 0,
     ) -> int:
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {"PYTHONPATH": self.order.image, folder.MARK: self.order.uid, **(extra or {})}
@@ -108,16 +109,16 @@ class Children:
                 cwd=self.place,
                 pass_fds=tuple(pass_fds),
                 process_group=0,
-                preexec_fn=first,  # noqa: PLW1509  # one thread only
+                preexec_fn=partial(_begin, os.getpid(), niceness),  # noqa: PLW1509  # one thread only
             )
         process.returncode = 0  # the keeper reaps by pid
         return process.pid
 
 
-def _yield_to_others() -> None:
-    """Die with the launcher, and let what people wait for go first: agents take whatever processor time they get."""
-    processes.die_with_parent()
-    os.nice(_NICENESS)
+def _begin(launcher: int, niceness: int) -> None:
+    """In the new process: end with the launcher, in every case."""
+    processes.follow_parent(launcher)
+    os.nice(niceness)
 
 
 @contextmanager

@@ -30,9 +30,10 @@ def detach(place: Path, launch: Callable[[Callable[[], None]], int]) -> int:
     os.chdir("/")
     processes.become_subreaper()
     _ignore_terminal()
+    guard = os.getpid()
     launcher = os.fork()
     if launcher == 0:
-        os._exit(_guarded(launch, told))
+        os._exit(_guarded(launch, told, guard))
     close_stdin()  # the secrets are the launcher's alone
     os._exit(_guard(launcher, place, told))
 
@@ -45,9 +46,9 @@ def _listen(heard: int) -> int:
         return int(said or b"1")
 
 
-def _guarded(launch: Callable[[Callable[[], None]], int], told: int) -> int:
+def _guarded(launch: Callable[[Callable[[], None]], int], told: int, guard: int) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # until there is something to end in order
-    processes.die_with_parent(signal.SIGTERM)
+    processes.follow_parent(guard, signal.SIGTERM)
 
     def ready() -> None:
         with suppress(OSError):  # whoever waited has gone
