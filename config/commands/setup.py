@@ -24,7 +24,7 @@ usage: ./caisson COMMAND [options]
   run REPO "BRIEF" [--flow NAME|FILE] [--remote URL] [--json]
                                     start a task on a repository (path or URL) and follow it to its end
   demo [--json]                     the demo flow on a small project made for it, from nothing to a delivered branch
-  test [fast]                       set up what the suite needs, then run it
+  test [fast|nightly]               set up what the suite needs, then run it
   doctor                            say what is wrong and how to fix it
   stop                              stop the product; sandboxes stay
   reset [--yes]                     delete every task by the ordinary path, then remove the state directory

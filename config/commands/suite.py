@@ -14,6 +14,7 @@ from pathlib import Path
 
 from config.commands import chromium
 
+FAST_MARKS = "not slow and not serial and not browser and not nightly"
 CODE = (
     "config",
     "workspaces_app",
@@ -57,14 +58,14 @@ class Bench:
 
 
 def main(checkout: Path, arguments: list[str]) -> int:
-    """Run every stage (or the fast ones), also after one has failed. Gives 0 only when nothing failed."""
-    if arguments not in ([], ["fast"]):
-        sys.stderr.write("usage: ./caisson test [fast]\n")
+    """Run every stage (or the fast, or the nightly ones), also after one has failed. Gives 0 when nothing failed."""
+    if len(arguments) > 1 or not set(arguments) <= set(RUNS):
+        sys.stderr.write("usage: ./caisson test [fast|nightly]\n")
         return 2
     total, broken = Count(), []
     with tempfile.TemporaryDirectory(prefix="caisson-suite-") as reports:
         bench = Bench(checkout=checkout, reports=Path(reports))
-        for stage in FAST_STAGES if arguments else STAGES:
+        for stage in RUNS[arguments[0] if arguments else "all"]:
             count = _timed(stage, bench)
             total += count
             if count.failed:
@@ -118,7 +119,7 @@ def _without_chromium() -> Count:
 def _postgres(bench: Bench) -> Count:
     present = [folder for folder in DATABASE_TESTS if (bench.checkout / folder).exists()]
     with _postgres_server() as url:
-        return _pytest(bench, [*present, "-m", "not browser"], workers=2, extra={"DATABASE_URL": url})
+        return _pytest(bench, [*present, "-m", "not browser and not nightly"], workers=2, extra={"DATABASE_URL": url})
 
 
 @contextmanager
@@ -166,14 +167,26 @@ LINT = Stage(name="lint", budget=5, run=_check("ruff", "check", "--quiet", "."))
 TYPES = Stage(name="types", budget=120, run=_check("mypy", *CODE))
 IMPORTS = Stage(name="imports", budget=10, run=_check("config.commands.imports"))
 MIGRATIONS = Stage(name="migrations", budget=10, run=_check("manage", "makemigrations", "--check", "--dry-run"))
-STAGES = (
-    *(FORMAT, LINT, TYPES, IMPORTS, MIGRATIONS),
-    Stage(name="tests", budget=360, run=_tests("-m", "not serial and not browser")),
-    Stage(name="serial tests", budget=120, run=_tests("-m", "serial and not browser", workers=1)),
-    Stage(name="tests on PostgreSQL", budget=180, run=_postgres),
-    Stage(name="browser", budget=180, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
+FAST_TESTS = (
+    *("tests/architecture", "tests/config", "tests/console", "tests/docs", "tests/policy", "tests/workspaces"),
+    *("tests/supervisor/graph", "tests/supervisor/protocol", "tests/registry"),
+    *(
+        "tests/tasks/test_kernel_person.py",
+        "tests/tasks/test_kernel_sandbox.py",
+        "tests/tasks/test_kernel_supervisor.py",
+    ),
 )
-FAST_STAGES = (
-    *(FORMAT, LINT, IMPORTS),
-    Stage(name="fast tests", budget=75, run=_tests("-m", "not slow and not serial and not browser")),
-)
+RUNS: dict[str, tuple[Stage, ...]] = {
+    "all": (
+        *(FORMAT, LINT, TYPES, IMPORTS, MIGRATIONS),
+        Stage(name="tests", budget=420, run=_tests("-m", "not serial and not browser and not nightly")),
+        Stage(name="serial tests", budget=300, run=_tests("-m", "serial and not browser and not nightly", workers=1)),
+        Stage(name="tests on PostgreSQL", budget=240, run=_postgres),
+        Stage(name="browser", budget=120, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
+    ),
+    "fast": (
+        *(FORMAT, LINT, IMPORTS),
+        Stage(name="fast tests", budget=75, run=_tests(*FAST_TESTS, "-m", FAST_MARKS)),
+    ),
+    "nightly": (Stage(name="long series", budget=3600, run=_tests("-m", "nightly")),),
+}

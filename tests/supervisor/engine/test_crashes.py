@@ -58,7 +58,7 @@ def test_a_crash_at_a_named_point_changes_nothing_of_the_end(sandbox, point):
     crash_once(rehearse(sandbox), f"{point}:{ONE_PLACE[point]}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", crashpoints.names())
 def test_a_crash_at_any_passing_of_a_named_point_changes_nothing_of_the_end(sandbox, point):
