@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-import os
-import resource
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
+from sandbox_supervisor.engine.consumption import Consumption
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.runners import Runners
 from sandbox_supervisor.engine.storage import condition, failure_of
@@ -41,10 +38,19 @@ class SandboxIdentity:
 
 
 class Reports:
-    def __init__(self, engine: Engine, identity: SandboxIdentity, runners: Runners, *, storage_grace: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        identity: SandboxIdentity,
+        runners: Runners,
+        consumption: Consumption,
+        *,
+        storage_grace: float,
+    ) -> None:
         self._engine = engine
         self._identity = identity
         self._runners = runners
+        self._consumption = consumption
         self._grace = storage_grace
         self._specification = codec.digest(engine.spec)
         self._urgent = asyncio.Event()
@@ -105,8 +111,8 @@ class Reports:
             attention=attention(state),
             bar=bar(engine, state),
             usage=usage(state),
-            disk_used=shutil.disk_usage(engine.folder).used,
-            memory_used=_resident(),
+            disk_used=self._consumption.disk,
+            memory_used=self._consumption.memory,
             fingerprint=self._identity.fingerprint,
             specification=self._specification,
         )
@@ -146,10 +152,3 @@ class Reports:
             case Desired.STOP if self._is_about_now(answer):
                 fact = GateClosed(reason=answer.reason or answer.status)
                 await engine.take(fact, only_if=lambda state: state.graph.round == graph.round)
-
-
-def _resident() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_supervisor.control import Control
+from sandbox_supervisor.engine.consumption import Consumption
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.deliveries import Deliveries
 from sandbox_supervisor.engine.departures import Departures
@@ -62,7 +63,10 @@ class Running:
         self.gate = RunnerGate(options.folder / "ctl", options.nonce)
         self.scheduler = Scheduler(engine)
         self.runners = Runners(engine, self.gate, self._on_runner)
-        self.reports = Reports(engine, options.identity, self.runners, storage_grace=options.storage_grace)
+        self.consumption = Consumption(engine, self.runners)
+        self.reports = Reports(
+            engine, options.identity, self.runners, self.consumption, storage_grace=options.storage_grace
+        )
         self.deliveries = Deliveries(engine, self.control)
         self.departures = Departures(engine, self.control)
         self.trees = Trees(engine, self.runners)
@@ -111,6 +115,7 @@ class Running:
         if self.control:
             self._own(self.control.run(self.facade), "heartbeat")
             self._own(self.departures.archive_when_wanted(), "archive")
+            self._own(self.consumption.follow(), "consumption")
         self._own(_watch(self.options.folder), "folder")
         for service in self.options.services:
             self._own(service(self), "service")

@@ -63,8 +63,8 @@ class Heartbeat:
     attention: int = 0
     bar: str = ""  # NODE_LETTERS in definition order
     usage: dict[str, float] = field(default_factory=dict)
-    disk_used: int = 0
-    memory_used: int = 0
+    disk_used: int = 0  # bytes: disk blocks of everything in the sandbox's folder, at most about a minute old
+    memory_used: int = 0  # bytes, as old: what supervisor, runner and all below it hold resident, each for itself
     fingerprint: str = ""  # sha-256 of the server certificate, hex
     specification: str = ""  # digest of the specification it runs
     protocol: int = PROTOCOL

@@ -85,6 +85,14 @@ class FoundArtefact:
     refused: str = ""  # why it may not be stored; then it must not be read
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Bytes: the disk blocks of all attempts' folders; the memory of the runner and of everything below it."""
+
+    disk: int = 0
+    memory: int = 0
+
+
 class RunnerLink(Protocol):
     async def prepare(self, attempt: str, base_commit: str) -> str:
         """Make the attempt's own shared clone, detached at ``base_commit``; give the verified HEAD. Safe to repeat."""
@@ -129,6 +137,9 @@ class RunnerLink(Protocol):
 
     async def diff(self, attempt: str, base_commit: str) -> bytes:
         """Unified diff of the tree (untracked files too) against ``base_commit``; at most 8 MiB, then it says so."""
+
+    async def taken(self) -> Taken:
+        """Measure what the attempts take. Costs a walk through their folders: ask about once a minute."""
 
     async def close(self) -> None:
         """End the connection; the runner then ends every tree."""

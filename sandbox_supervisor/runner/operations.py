@@ -1,19 +1,21 @@
 """What the supervisor may ask of the runner, one method a call; the names are those of ``RunnerLink``."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor import isolation
+from sandbox_supervisor.consumption import disk_of, memory_of
 from sandbox_supervisor.graph.rows import Identity
 from sandbox_supervisor.protocol import codec
-from sandbox_supervisor.runner import artefacts, files, leftovers, snapshots, trees
+from sandbox_supervisor.runner import artefacts, files, leftovers, shim, snapshots, trees
 from sandbox_supervisor.runner.environment import child_environment
 from sandbox_supervisor.runner.execution import DEFAULT_LADDER, Execution, Ladder, Phase, Plan, Send
 from sandbox_supervisor.runner.folders import Folder
-from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
+from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind, Taken
 from sandbox_supervisor.runner.programs import ROOT, job_of, program
 
 CHUNK = 256 * 1024
@@ -116,6 +118,9 @@ class Operations:
         )
         return None, b""
 
+    async def taken(self) -> Answer:
+        return codec.plain(await asyncio.to_thread(_taken, self.place.work)), b""
+
     async def kill_all(self) -> None:
         """Kill every tree and wait for the proof."""
         executions = list(self.executions.values())
@@ -183,6 +188,12 @@ class Operations:
         return folder
 
 
+def _taken(work: Path) -> Taken:
+    me = os.getpid()
+    pids = [me, *(pid for pid, _, _ in shim.descendants(me))]
+    return Taken(disk=disk_of(work), memory=memory_of(pids))
+
+
 def _driver_env() -> dict[str, str]:
     """What the driver host itself needs; the agent below it gets none of it."""
     return {"PYTHONPATH": str(ROOT)}
@@ -194,6 +205,6 @@ _OPERATIONS: dict[str, Callable[..., Awaitable[Answer]]] = {
         Operations.spawn, Operations.go, Operations.stop, Operations.reply, Operations.message, Operations.leftovers,
         Operations.prepare, Operations.commit, Operations.pack, Operations.diff, Operations.diff_bytes,
         Operations.artefacts, Operations.artefact, Operations.result, Operations.list_files,
-        Operations.read_file,
+        Operations.read_file, Operations.taken,
     )
 }  # fmt: skip

@@ -18,6 +18,7 @@ from sandbox_supervisor.runner.link import (
     SessionEvent,
     SessionEventKind,
     Spawn,
+    Taken,
 )
 
 WINDOW = 256 * 1024  # as the runner's; credit is given back in quarters
@@ -186,6 +187,10 @@ class RemoteRunner:
 
     async def stop(self, attempt: str, *, kill: bool) -> None:
         await self._call("stop", attempt=attempt, kill=kill)
+
+    async def taken(self) -> Taken:
+        taken, _ = await self._call("taken")
+        return codec.convert(taken, Taken)
 
     async def leftovers(self, identities: tuple[Identity, ...]) -> None:
         await self._call("leftovers", identities=codec.plain(identities))

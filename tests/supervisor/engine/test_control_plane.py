@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_supervisor import control as control_module
 from sandbox_supervisor import git
+from sandbox_supervisor.log.space import BALLAST
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.flow import ChangeRequest, Delivery, Node, NodeKind
 from sandbox_supervisor.protocol.messages import (
@@ -216,6 +217,18 @@ async def test_old_news_of_the_round_before_stops_nothing(box, plane, socket_pat
         plane.answer = replace(RUNNING, round=2)
         state = await until(running, lambda state: ended(state) and state.graph.round == 2)
         assert state.graph.state is GraphState.SUCCEEDED
+
+
+async def test_a_heartbeat_says_what_the_sandbox_itself_takes(box, plane, socket_path):
+    sandbox = box([command("one", "head -c 8388608 /dev/urandom > big")])
+    async with plane.listening(socket_path), live(sandbox, gate=False) as running:
+        await until(running, ended)
+        assert await running.consumption.look()
+        taken = running.consumption
+        await plane.until(lambda: plane.beats[-1].disk_used == taken.disk)
+        assert (8 << 20) + BALLAST <= taken.disk < 64 << 20  # its own, and not what else lies on the volume
+        assert plane.beats[-1].memory_used == taken.memory
+        assert 16 << 20 < taken.memory < 2 << 30
 
 
 async def test_a_question_is_told_at_once(box, plane, socket_path):
