@@ -102,6 +102,16 @@ def test_it_answers_over_tls_to_the_bearer_only(launched):
     assert launched.until("/v1/snapshot", lambda said: said["graph"] == "cancelled")
 
 
+def test_it_starts_at_little_cost_and_stays_small(launched):
+    """The promise is 0.5 s on an idle machine; processor time is what a busy one can be held to, with some slack."""
+    launched.until("/readyz", lambda said: said.get("ready"))
+    process = Path(f"/proc/{launched.process.pid}")
+    spent = sum(int(word) for word in process.joinpath("stat").read_text().rpartition(")")[2].split()[11:13])
+    status = dict(line.split(":", 1) for line in process.joinpath("status").read_text().splitlines())
+    assert spent / os.sysconf("SC_CLK_TCK") < 1.0
+    assert int(status["VmRSS"].split()[0]) < 64 * 1024
+
+
 def test_nothing_of_the_secrets_is_in_its_command_line_environment_or_folder(launched):
     launched.until("/readyz", lambda said: said.get("ready"))
     seen = Path(f"/proc/{launched.process.pid}/cmdline").read_bytes()
