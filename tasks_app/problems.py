@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 
@@ -48,6 +48,7 @@ STATUSES: Mapping[type[Exception], HTTPStatus] = {
     RequestDataTooBig: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     SuspiciousOperation: HTTPStatus.BAD_REQUEST,
     OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
+    DataError: HTTPStatus.BAD_REQUEST,  # what no column can hold, a NUL in a text above all
 }
 
 CODES: Mapping[HTTPStatus, str] = {
@@ -183,6 +184,10 @@ class ProblemMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\0" in request.path:  # PostgreSQL cannot even be asked for such a name
+            return respond(
+                request, Problem(status=HTTPStatus.NOT_FOUND, code="not_found", detail="There is no such name.")
+            )
         response = self._get_response(request)
         if not request.path.startswith(PREFIXES) or response.status_code < 400:
             return response

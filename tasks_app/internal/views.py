@@ -8,6 +8,7 @@ from tasks_app.internal import gate
 from tasks_app.models import Task
 from tasks_app.models.outcome import ArchiveKind
 from tasks_app.services import archive, contact, delivery
+from tasks_app.services.delivery.checks import clean_line
 from tasks_app.services.tokens import Scope
 
 KINDS = {str(kind): kind for kind in ArchiveKind if kind not in {ArchiveKind.ARTEFACT, ArchiveKind.PATCH}}
@@ -49,7 +50,7 @@ def _upload(request: HttpRequest, task: Task, kind: ArchiveKind, digest: str) ->
         response["Upload-Offset"] = str(progress.offset)
         return response
     announced = archive.Announced(
-        kind=kind, digest=digest, size=gate.number(request, "size"), name=request.GET.get("name", "")[:500]
+        kind=kind, digest=digest, size=gate.number(request, "size"), name=clean_line(request.GET.get("name", ""), 500)
     )
     taken = archive.take(task, announced, offset=gate.number(request, "offset"), data=gate.body(request))
     return gate.answer(taken, status=201 if taken.complete else 202)
