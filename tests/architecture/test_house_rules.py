@@ -125,6 +125,16 @@ def test_only_the_environment_module_reads_the_environment_in_the_control_plane(
     assert readers == set()
 
 
+def test_nothing_waits_in_a_way_that_may_swallow_a_cancellation():
+    """``asyncio.wait_for`` does on Python 3.11; ``asyncio.timeout`` does not."""
+    waiters = {
+        str(path)
+        for path in modules()
+        if path.parts[0] in ROOMS and "asyncio.wait_for(" in (ROOT / path).read_text(encoding="utf-8")
+    }
+    assert waiters == set()
+
+
 def test_nothing_sleeps_for_time_to_pass_in_the_control_plane():
     sleepers = {
         str(path)
