@@ -26,34 +26,20 @@ def glyph(name: str, css: str = "") -> SafeString:
     )
 
 
-@register.filter
-def task_sign(status: str) -> Sign:
-    return vocabulary.TASK.get(status, vocabulary.UNKNOWN)
+SIGNS = {
+    "task": vocabulary.TASK,
+    "node": vocabulary.NODE,
+    "attempt": vocabulary.ATTEMPT,
+    "presence": vocabulary.PRESENCE,
+    "health": vocabulary.HEALTH,
+    "delivery": vocabulary.DELIVERY,
+}
 
 
 @register.filter
-def node_sign(state: str) -> Sign:
-    return vocabulary.NODE.get(state, vocabulary.UNKNOWN)
-
-
-@register.filter
-def attempt_sign(state: str) -> Sign:
-    return vocabulary.ATTEMPT.get(state, vocabulary.UNKNOWN)
-
-
-@register.filter
-def presence_sign(presence: str) -> Sign:
-    return vocabulary.PRESENCE.get(presence, vocabulary.UNKNOWN)
-
-
-@register.filter
-def health_sign(health: str) -> Sign:
-    return vocabulary.HEALTH.get(health, vocabulary.UNKNOWN)
-
-
-@register.filter
-def delivery_sign(state: str) -> Sign:
-    return vocabulary.DELIVERY.get(state, vocabulary.UNKNOWN)
+def sign(state: str, of: str) -> Sign:
+    """Give word, glyph and tone of a state of a task, node, attempt, presence, health or delivery."""
+    return SIGNS[of].get(state, vocabulary.UNKNOWN)
 
 
 @register.filter
@@ -98,7 +84,7 @@ def moment(text: str | None) -> datetime | None:
 
 @register.filter
 def attempt_word(state: str) -> str:
-    return attempt_sign(state).word
+    return sign(state, "attempt").word
 
 
 @register.filter
