@@ -14,12 +14,12 @@ from pathlib import Path
 
 from sandbox_supervisor.engine.reports import SandboxIdentity
 from sandbox_supervisor.engine.running import FolderGone, Options, Running, Service, supervise
-from sandbox_supervisor.log import AlreadyLocked, Log, StorageCorrupt
+from sandbox_supervisor.log import AlreadyLocked, Log, StorageCorrupt, StorageFull
 from sandbox_supervisor.processes import become_subreaper, forbid_dump
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.spec import TaskSpecification
 
-EXIT_USAGE, EXIT_SPECIFICATION, EXIT_FOLDER_GONE, EXIT_LOCKED, EXIT_CORRUPT = 64, 65, 66, 75, 74
+EXIT_USAGE, EXIT_SPECIFICATION, EXIT_FOLDER_GONE, EXIT_LOCKED, EXIT_CORRUPT, EXIT_FULL = 64, 65, 66, 75, 74, 73
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +152,9 @@ def _verify(folder: Path) -> int:
     except AlreadyLocked as error:
         sys.stderr.write(f"a supervisor holds the log: {error}\n")
         return EXIT_LOCKED
+    except StorageFull:
+        sys.stderr.write("the disk is too full to open the log\n")
+        return EXIT_FULL
     except StorageCorrupt as error:
         sys.stdout.write(f"damaged: {error}\n")
         return EXIT_CORRUPT

@@ -22,12 +22,13 @@ from sandbox_supervisor.engine.trees import Trees
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.facts import Restarted
-from sandbox_supervisor.log import Log, StorageCorrupt
+from sandbox_supervisor.log import Log, StorageCorrupt, StorageFull
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from sandbox_supervisor.runner.gate import RunnerGate
 
 FOLDER_CHECK = 2.0  # seconds
+SPACE_PAUSE = 5.0  # seconds between two tries to open the log on a full disk
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +137,7 @@ async def supervise(options: Options) -> None:
 
     Raises FolderGone (in a group), AlreadyLocked.
     """
-    limit = options.spec.limits.attempt_log
-    log = await asyncio.to_thread(Log.open, options.folder / "log", damaged_ok=True, attempt_log=limit)
+    log = await _open(options)
     try:
         engine = Engine(options.spec, options.folder, log, await asyncio.to_thread(log.load))
         if not log.damage:
@@ -147,6 +147,19 @@ async def supervise(options: Options) -> None:
         await _run(options, engine)
     finally:
         await log.close()
+
+
+async def _open(options: Options) -> Log:
+    """Open the log. On a disk without space even for that, wait: a supervisor that keeps ending ends the sandbox."""
+    while True:
+        try:
+            limit = options.spec.limits.attempt_log
+            return await asyncio.to_thread(Log.open, options.folder / "log", damaged_ok=True, attempt_log=limit)
+        except StorageFull:
+            logger.warning("storage.full: the log cannot be opened yet")
+        await asyncio.sleep(SPACE_PAUSE)
+        if not options.folder.exists():
+            raise FolderGone(str(options.folder))
 
 
 async def _run(options: Options, engine: Engine) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from sandbox_supervisor import control as control_module
 from sandbox_supervisor.engine import facade, reports
+from sandbox_supervisor.engine import running as running_module
 from sandbox_supervisor.engine.running import Running
 from sandbox_supervisor.graph.rows import State
 from sandbox_supervisor.protocol.flow import Node
@@ -187,12 +188,39 @@ async def exhausted(running: Running) -> str:
                     return outcome.reason
 
 
-SCENES: dict[str, Callable[[Disk], Awaitable[dict[str, Any]]]] = {
-    scene.__name__: scene for scene in (waits_and_goes_on, fails_after_the_grace, stops_even_without_a_byte)
+async def starts_once_there_is_space(disk: Disk) -> dict[str, Any]:
+    """A supervisor that comes back to a disk without a byte waits for space and goes on."""
+    place = disk.place
+    box = make(place, [command("slow", f"while ! test -e {place}/go; do sleep 0.05; done")])
+    async with live(box) as running:
+        await until(running, runs("slow.1.1"))
+        hog = disk.keep_full()
+        await exhausted(running)
+        hog.cancel()
+    disk.fill()
+    os.mkfifo(place / "go")
+    again = asyncio.create_task(to_its_end(box))
+    await asyncio.wait([again], timeout=1.0)
+    waits = not again.done()
+    disk.clear()
+    return {"waits": waits, "again": await again}
+
+
+async def to_its_end(box: Sandbox) -> list[Any]:
+    async with live(box) as running:
+        await send(running, CommandVerb.RESUME)
+        state = await until(running, ended)
+        return [running.engine.log.boot, state.graph.state]
+
+
+SCENES: dict[str, Callable[[Disk], Coroutine[Any, Any, dict[str, Any]]]] = {
+    scene.__name__: scene
+    for scene in (waits_and_goes_on, fails_after_the_grace, stops_even_without_a_byte, starts_once_there_is_space)
 }
 
 if __name__ == "__main__":
     control_module.FIRST_PAUSE, control_module.LONGEST_PAUSE, control_module.SHORTEST_INTERVAL = 0.01, 0.1, 0.01
     reports.HEAR_PATIENCE = 0.5
     facade.COMMAND_PATIENCE = 1.0
+    running_module.SPACE_PAUSE = 0.2
     sys.stdout.write(json.dumps(asyncio.run(SCENES[sys.argv[1]](Disk(Path(sys.argv[2]))))))

@@ -55,7 +55,8 @@ async def live(
     test = asyncio.current_task()
     task.add_done_callback(lambda done: test.cancel() if not done.cancelled() and done.exception() and test else None)
     try:
-        await asyncio.wait([task, up], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [task, up]
+        await asyncio.wait(either, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
         yield up.result()

@@ -16,7 +16,7 @@ from sandbox_supervisor.protocol.flow import (
     Rework,
 )
 from sandbox_supervisor.protocol.states import FailureClass
-from tests.supervisor.engine.scenario import agent, command, deliver, keeping
+from tests.supervisor.engine.scenario import Playbook, agent, command, deliver, keeping
 
 VERDICT = {"type": "object", "required": ["verdict"], "properties": {"verdict": {"enum": ["approve", "changes"]}}}
 SUMMARY = {"type": "object", "required": ["summary"], "properties": {"summary": {"type": "string"}}}
@@ -71,7 +71,7 @@ FILES = ["PLAN.md", "README.md", "a.txt", "b.txt", "fixed.txt", "value.txt"]
 def _plan(agents: bool) -> Node:
     artefacts = (ArtefactRule(path="PLAN.md", name="plan"),)
     if agents:
-        book = [
+        book: Playbook = [
             {"think": "What is there?"},
             {"edit": {"path": "PLAN.md", "content": "Do a and b.\n"}},
             {"ask": {"title": "Which style?", "options": ["plain", "fancy"]}},
@@ -85,7 +85,7 @@ def _plan(agents: bool) -> Node:
 
 def _implement_a(agents: bool) -> Node:
     if agents:
-        book = [
+        book: Playbook = [
             {"say": "Working on a."},
             {"edit": {"path": "a.txt", "content": "a\n"}},
             {"edit": {"path": "fixed.txt", "content": "yes\n"}, "when": {"generation": [2, 3]}},

@@ -33,6 +33,7 @@ from sandbox_supervisor.protocol.spec import (
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 90.0  # seconds that any graph of these tests may take on a busy machine
 BRANCH = "caisson/tsk-test"
+Playbook = list[dict[str, Any]]
 
 
 def repository(folder: Path, files: dict[str, str] | None = None) -> tuple[Path, str]:
@@ -59,7 +60,7 @@ def keeping(key: str, run: str, *needs: str, **more: Any) -> Node:
     return command(key, run, *needs, changes=Changes.KEEP, **more)
 
 
-def agent(key: str, playbook: list[dict[str, Any]], *needs: str, **more: Any) -> Node:
+def agent(key: str, playbook: Playbook, *needs: str, **more: Any) -> Node:
     """Give a node whose agent plays ``playbook``."""
     options = {"prompt": f"Do {key}.", **more.pop("options", {})}
     played = Agent(driver="scripted", playbook=playbook, **options)
@@ -144,12 +145,11 @@ class Sandbox:
 
     def ran(self) -> Ran:
         """Give what the newest supervisor has printed so far."""
-        process, number = self.started[-1], len(self.started) - 1
+        number = len(self.started) - 1
+        code = self.started[-1].poll()  # before reading: of one that has ended, every line is there
         lines = (self.folder / f"out.{number}").read_text().splitlines(keepends=True)
         whole = [line.rstrip("\n") for line in lines if line.endswith("\n")]
-        return Ran(
-            process.poll() if process.poll() is not None else -1, whole, (self.folder / f"err.{number}").read_text()
-        )
+        return Ran(-1 if code is None else code, whole, (self.folder / f"err.{number}").read_text())
 
     def wait_for(self, text: str) -> Ran:
         """Wait until the newest supervisor has printed ``text``."""

@@ -5,7 +5,7 @@ from sandbox_supervisor.protocol.messages import CommandVerb, OutcomeCode
 from sandbox_supervisor.protocol.states import AttemptState, NodeState, RequestState
 from tests.supervisor.engine.live import live, send, until
 from tests.supervisor.engine.rehearsal import nodes
-from tests.supervisor.engine.scenario import BRANCH, agent, deliver, keeping
+from tests.supervisor.engine.scenario import BRANCH, Playbook, agent, deliver, keeping
 from tests.supervisor.engine.test_commands import ended
 from tests.supervisor.engine.test_crashes import check_end
 
@@ -25,7 +25,7 @@ def test_an_agent_that_does_nothing_has_failed(sandbox):
 
 
 def test_what_an_agent_says_and_changes_becomes_its_result(sandbox):
-    book = [
+    book: Playbook = [
         {"say": "Hello."},
         {"edit": {"path": "value.txt", "content": "2\n"}},
         {"result": {"verdict": "approve"}},
@@ -37,7 +37,7 @@ def test_what_an_agent_says_and_changes_becomes_its_result(sandbox):
 
 
 async def test_a_question_waits_for_its_answer_and_the_answer_reaches_the_agent(sandbox):
-    book = [
+    book: Playbook = [
         {"ask": {"title": "Which?", "schema": COLOUR}},
         {"edit": {"path": "value.txt", "content": "{{ answers[-1] }}\n"}},
     ]
@@ -56,7 +56,7 @@ async def test_a_question_waits_for_its_answer_and_the_answer_reaches_the_agent(
 
 
 def test_a_conflict_is_handed_to_an_agent_and_its_markers_are_gone(sandbox):
-    book = [{"edit": {"path": "value.txt", "content": "both\n"}}, {"say": "Settled."}]
+    book: Playbook = [{"edit": {"path": "value.txt", "content": "both\n"}}, {"say": "Settled."}]
     resolver = Merge(on_conflict=OnConflict.AGENT, agent=Agent(driver="scripted", prompt="Settle it.", playbook=book))
     box = sandbox(
         [

@@ -19,6 +19,7 @@ from sandbox_supervisor.protocol.states import (
     NodeState,
     RequestState,
 )
+from sandbox_supervisor.runner.remote import RemoteRunner
 from sandbox_supervisor.server.facade import Gone, NotFound
 from tests.supervisor.engine.live import appears, connected, live, send, until
 from tests.supervisor.engine.scenario import command, keeping
@@ -192,12 +193,14 @@ async def test_a_lost_runner_interrupts_what_ran_and_the_next_one_goes_on(sandbo
     async with live(box) as running:
         await appears(box.folder / "there")
         link = running.runners.link()
+        assert isinstance(link, RemoteRunner)
         os.kill(link.hello.pid, signal.SIGKILL)
         await until(running, runs("work.1.2"))
         (box.folder / "go").touch()
         state = await until(running, ended)
         assert state.graph.state is GraphState.SUCCEEDED
         first = state.attempts["work.1.1"]
+        assert first.failure is not None
         assert (first.state, first.failure.failure_class) == (AttemptState.INTERRUPTED, FailureClass.INFRA)
         assert box.file("refs/attempts/work/1/1-wip", "value.txt") == "half"
     assert box.wait_empty() == []

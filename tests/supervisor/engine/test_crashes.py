@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -21,7 +22,7 @@ ONE_PLACE |= {
 SERIES = (1, 2, 4, 7, 12, 20, 33, 54)
 
 
-def rehearse(sandbox, *, agents: bool = False) -> Sandbox:
+def rehearse(sandbox: Callable[..., Sandbox], *, agents: bool = False) -> Sandbox:
     return sandbox(*nodes(agents=agents))
 
 

@@ -55,3 +55,7 @@ def test_without_space_for_a_single_transition_heartbeats_go_on_and_a_stop_still
     assert seen["meanwhile"] in ("running", "paused")
     assert seen["end"][0] == "cancelled"
     assert seen["end"][1] in ("interrupted", "cancelled")
+
+
+def test_a_supervisor_that_cannot_even_open_its_log_waits_for_space(tmp_path):
+    assert play("starts_once_there_is_space", tmp_path) == {"waits": True, "again": [2, "succeeded"]}

@@ -8,8 +8,10 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,10 +42,10 @@ class Launched:
         client.close()
         return status, json.loads(said or b"null")
 
-    def until(self, path: str, holds) -> object:
+    def until(self, path: str, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         ends_at = time.monotonic() + PATIENCE
         while time.monotonic() < ends_at:
-            said = self.ask(path)[1]
+            said: dict[str, Any] = self.ask(path)[1]
             if holds(said):
                 return said
             time.sleep(0.05)
