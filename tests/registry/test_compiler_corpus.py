@@ -27,7 +27,9 @@ def test_the_compiler_finds_exactly_what_is_wrong(file: Path):
     "file", [file for file in CORPUS if not file.stem.startswith("good")], ids=lambda file: file.stem
 )
 def test_every_problem_explains_itself_on_one_line(file: Path):
-    for problem in compile_flow(file.read_text(encoding="utf-8")):
+    outcome = compile_flow(file.read_text(encoding="utf-8"))
+    assert not isinstance(outcome, CompiledFlow)
+    for problem in outcome:
         assert problem.message[0].isupper() or problem.message[0] in "'`\"f-", problem
         assert problem.message.endswith(".")
         assert ".." not in problem.message

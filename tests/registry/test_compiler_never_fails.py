@@ -13,7 +13,9 @@ from sandbox_supervisor.graph.topology import topology
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.flow import Flow
 
-GOOD = read_document((Path(__file__).parent / "corpus" / "good-every-kind.yaml").read_text(encoding="utf-8")).data
+READ = read_document((Path(__file__).parent / "corpus" / "good-every-kind.yaml").read_text(encoding="utf-8"))
+assert isinstance(READ, Document), READ
+GOOD = READ.data
 WORDS = sorted(
     {
         "plan",

@@ -8,16 +8,24 @@ from pathlib import Path
 import pytest
 
 from registry_app import demo_project
-from registry_app.flows.compiler import compile_flow
+from registry_app.flows.compiler import CompiledFlow, compile_flow
 from registry_app.services.seed import FLOWS, SHIPPED
 from sandbox_supervisor.protocol import git_rules
-from sandbox_supervisor.protocol.flow import JoinRule, NodeKind
-from sandbox_supervisor.protocol.playbook import Edit, EditKind, Run, Sleep
+from sandbox_supervisor.protocol.flow import Agent, JoinRule, NodeKind
+from sandbox_supervisor.protocol.playbook import Edit, EditKind, Result, Run, Sleep
 from sandbox_supervisor.protocol.playbook_reader import read_playbook
 
-DEMO = compile_flow((SHIPPED / "demo.yaml").read_text(encoding="utf-8")).flow
+COMPILED = compile_flow((SHIPPED / "demo.yaml").read_text(encoding="utf-8"))
+assert isinstance(COMPILED, CompiledFlow), COMPILED
+DEMO = COMPILED.flow
 NODES = {node.key: node for node in DEMO.all_nodes()}
-AGENTS = [node for node in DEMO.all_nodes() if node.agent]
+AGENTS = [(node, node.agent) for node in DEMO.all_nodes() if node.agent]
+
+
+def agent_of(key: str) -> Agent:
+    agent = NODES[key].agent
+    assert agent is not None
+    return agent
 
 
 class Stage:
@@ -47,7 +55,7 @@ class Stage:
         return tree
 
     def play(self, key: str, tree: Path, *, generation: int = 1, prompt: str = "") -> None:
-        steps, problems = read_playbook(NODES[key].agent.playbook)
+        steps, problems = read_playbook(agent_of(key).playbook)
         assert not problems
         for step in steps:
             if not step.when.holds(generation=generation, attempt=1, prompt=prompt):
@@ -67,7 +75,10 @@ class Stage:
         return tree
 
     def tests(self, tree: Path) -> subprocess.CompletedProcess[str]:
-        return self.sh(NODES["tests"].command.run, tree)
+        command = NODES["tests"].command
+        assert command is not None
+        assert command.run is not None
+        return self.sh(command.run, tree)
 
 
 def edit(path: Path, action: Edit) -> None:
@@ -94,7 +105,7 @@ def test_what_ships_compiles(name):
 
 def test_every_agent_of_the_demo_says_that_it_is_scripted():
     assert AGENTS
-    assert all(node.agent.driver == "scripted" and "(scripted)" in node.title for node in AGENTS)
+    assert all(agent.driver == "scripted" and "(scripted)" in node.title for node, agent in AGENTS)
     assert "No model is used" in DEMO.description
 
 
@@ -102,7 +113,9 @@ def test_the_demo_has_the_shape_that_it_is_to_show():
     assert NODES["implement-scaling"].needs == NODES["implement-shopping"].needs == ("plan",)
     assert NODES["merge"].kind is NodeKind.MERGE
     assert NODES["review"].join.rule is JoinRule.ALL_DONE
-    assert NODES["review"].rework.node == "implement-shopping"
+    rework = NODES["review"].rework
+    assert rework is not None
+    assert rework.node == "implement-shopping"
     assert NODES["sign-off"].kind is NodeKind.APPROVAL
     assert NODES["deliver"].kind is NodeKind.DELIVERY
     assert [node.key for node in DEMO.finally_] == ["cleanup"]
@@ -111,8 +124,8 @@ def test_the_demo_has_the_shape_that_it_is_to_show():
 def test_a_person_does_not_wait_longer_than_twenty_seconds_for_the_pauses_of_the_demo():
     pauses = sum(
         step.action.seconds
-        for node in AGENTS
-        for step in read_playbook(node.agent.playbook)[0]
+        for _, agent in AGENTS
+        for step in read_playbook(agent.playbook)[0]
         if isinstance(step.action, Sleep)
     )
     assert 0 < pauses <= 20
@@ -141,14 +154,15 @@ def test_the_tests_fail_at_first_because_of_one_agent_and_pass_after_the_rework(
 
 
 def test_the_reviewer_decides_by_what_the_tests_said():
-    steps, _ = read_playbook(NODES["review"].agent.playbook)
+    reviewer = agent_of("review")
+    steps, _ = read_playbook(reviewer.playbook)
 
-    def verdicts(outcome):
-        prompt = NODES["review"].agent.prompt.replace("{{ nodes.tests.outcome }}", outcome)
+    def verdicts(outcome: str) -> list[str]:
+        prompt = reviewer.prompt.replace("{{ nodes.tests.outcome }}", outcome)
         return [
             step.action.value["verdict"]
             for step in steps
-            if step.action.verb == "result" and step.when.holds(generation=1, attempt=1, prompt=prompt)
+            if isinstance(step.action, Result) and step.when.holds(generation=1, attempt=1, prompt=prompt)
         ]
 
     assert verdicts("failed") == ["changes"]

@@ -1,16 +1,32 @@
 import time
+from typing import Any
 
 import pytest
 
 from registry_app.flows.compiler import CompiledFlow, compile_flow
-from registry_app.flows.reading import MAX_BYTES, read_document
+from registry_app.flows.problems import Problem
+from registry_app.flows.reading import MAX_BYTES, Document, read_document
 
 HEAD = "apiVersion: caisson/v1\nkind: Flow\nname: x\n"
 
 
-def codes(source):
+def codes(source: str | bytes) -> list[str]:
     outcome = compile_flow(source)
     return [] if isinstance(outcome, CompiledFlow) else [problem.code for problem in outcome]
+
+
+def problems_of(source: str | bytes) -> list[Problem]:
+    """Give what is wrong with a flow file that must not compile."""
+    outcome = compile_flow(source)
+    assert not isinstance(outcome, CompiledFlow)
+    return outcome
+
+
+def data_of(text: str) -> Any:
+    """Give the plain data of a text that must be readable."""
+    document = read_document(text)
+    assert isinstance(document, Document), document
+    return document.data
 
 
 def chain(count):
@@ -46,7 +62,7 @@ def test_a_thousand_and_one_nodes_are_too_many():
     ("raw", "line"), [(b"\xff\xfea\x00", 1), (b"name: x\nb: \xc3\x28\n", 2), ("na\u00efve".encode("latin-1"), 1)]
 )
 def test_text_that_is_not_utf_8_is_refused_with_its_line(raw, line):
-    problem = compile_flow(raw)[0]
+    problem = problems_of(raw)[0]
     assert (problem.code, problem.line) == ("encoding", line)
 
 
@@ -68,8 +84,7 @@ def test_deep_nesting_is_a_problem_not_a_crash(text):
 
 
 def test_twenty_levels_are_read():
-    document = read_document("[" * 20 + "]" * 20)
-    assert document.data == [[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]
+    assert data_of("[" * 20 + "]" * 20) == [[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]
 
 
 @pytest.mark.parametrize(
@@ -82,33 +97,35 @@ def test_twenty_levels_are_read():
     ],
 )  # fmt: skip
 def test_plain_scalars_follow_the_core_schema(plain, value):
-    data = read_document(f"a: {plain}").data["a"]
+    data = data_of(f"a: {plain}")["a"]
     assert data == value
     assert type(data) is type(value)
 
 
 @pytest.mark.parametrize("plain", ["1234567890123456789", "-99999999999999999999999", "1e999"])
 def test_a_number_that_would_lose_digits_is_refused(plain):
-    assert [problem.code for problem in read_document(f"a: {plain}")] == ["yaml_number"]
+    outcome = read_document(f"a: {plain}")
+    assert isinstance(outcome, list)
+    assert [problem.code for problem in outcome] == ["yaml_number"]
 
 
 def test_a_key_is_always_text():
-    assert read_document("1: a\ntrue: b\nnull: c\n").data == {"1": "a", "true": "b", "null": "c"}
+    assert data_of("1: a\ntrue: b\nnull: c\n") == {"1": "a", "true": "b", "null": "c"}
 
 
 def test_a_hundred_aliases_are_read():
-    assert len(read_document("x: &x y\nl: [" + ", ".join(["*x"] * 100) + "]").data["l"]) == 100
+    assert len(data_of("x: &x y\nl: [" + ", ".join(["*x"] * 100) + "]")["l"]) == 100
 
 
 def test_many_problems_are_cut_off():
-    assert len(compile_flow("\n".join(["a: 1"] * 5000))) == 100
+    assert len(problems_of("\n".join(["a: 1"] * 5000))) == 100
 
 
 def test_a_message_never_carries_a_value_of_unbounded_length():
-    problems = compile_flow(HEAD + f"nodes: [{{key: a, changes: {'x' * 50_000}, command: {{run: make}}}}]\n")
+    problems = problems_of(HEAD + f"nodes: [{{key: a, changes: {'x' * 50_000}, command: {{run: make}}}}]\n")
     assert all(len(problem.message) < 300 for problem in problems)
 
 
 def test_a_pointer_escapes_what_json_pointer_wants_escaped():
-    (problem,) = compile_flow(HEAD + '"a/b~c": 1\nnodes: [{key: a, command: {run: make}}]\n')
+    (problem,) = problems_of(HEAD + '"a/b~c": 1\nnodes: [{key: a, command: {run: make}}]\n')
     assert problem.pointer == "/a~1b~0c"
