@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def triggers_yield_to_flush() -> Iterator[None]:
     from django.db import connection
     from django.test import TransactionTestCase
 
-    original = TransactionTestCase._fixture_teardown
+    original: Callable[[TransactionTestCase], None] = vars(TransactionTestCase)["_fixture_teardown"]
 
     def teardown(case: TransactionTestCase) -> None:
         if connection.vendor != "sqlite":
@@ -63,6 +63,6 @@ def triggers_yield_to_flush() -> Iterator[None]:
             for _, sql in triggers:
                 cursor.execute(sql)
 
-    TransactionTestCase._fixture_teardown = teardown
-    yield
-    TransactionTestCase._fixture_teardown = original
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
+        yield

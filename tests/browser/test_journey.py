@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -68,7 +69,7 @@ def task(place: Product, page: Page):
     remote = repository(place.state.parent / "r", {"README.md": "hello\n"})
     follower = place.begin("run", str(remote), "Take a journey", "--flow", str(place.state.parent / "flow.yaml"))
 
-    def first() -> dict | None:
+    def first() -> dict[str, Any] | None:
         assert follower.poll() is None, follower.communicate()[1]
         with suppress(OSError, httpx.HTTPError):
             return next(iter(place.tasks()), None)

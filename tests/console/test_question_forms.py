@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tasks_app.web.questions import Field, answer_of, fields_of
@@ -41,5 +43,5 @@ def test_a_value_that_does_not_fit_is_left_for_the_check_to_refuse():
 
 
 def test_a_schema_of_a_stranger_cannot_make_a_form_without_end():
-    many = {"properties": {f"p{number}": {} for number in range(1000)}}
+    many: dict[str, Any] = {"properties": {f"p{number}": {} for number in range(1000)}}
     assert len(fields_of(many)) == 50

@@ -6,6 +6,7 @@ import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -63,14 +64,14 @@ def _new(place, before, follower):
     return None
 
 
-def assert_delivered(place: Product, task: dict) -> None:
+def assert_delivered(place: Product, task: dict[str, Any]) -> None:
     found = place.wait_for_status(task["id"], "completed", "failed", "cancelled")
     assert found["status"] == "completed", found["failure"]
     (delivery,) = place.api(f"/tasks/{task['id']}/deliveries")["data"]
     assert branch_commit(found["remote"], found["task_branch"]) == delivery["commit"]
 
 
-def attempt_states(place: Product, task: dict) -> list[str]:
+def attempt_states(place: Product, task: dict[str, Any]) -> list[str]:
     return [each["state"] for each in place.graph(task["id"])["attempts"]]
 
 

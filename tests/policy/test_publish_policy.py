@@ -12,7 +12,7 @@ from policy_app.models import PolicyRevision, RuntimePolicy
 from policy_app.reading import difference_data, holders, revision_data
 from policy_app.services import publish
 from policy_app.services.seed import ensure_first_revision
-from policy_app.values import MIB, PolicyValues, contradictions, differences
+from policy_app.values import MIB, NAMES, PolicyValues, contradictions, differences
 from tests.task_rows import make_house
 from workspaces_app.access import actor_of_user
 from workspaces_app.errors import Conflict, Forbidden, NotVisible, Refused, Unavailable
@@ -210,12 +210,12 @@ def test_there_is_no_second_policy_row(first):
 
 
 def test_a_revision_without_a_message_cannot_be_stored(first):
-    columns = {name: getattr(first, name) for name in publish.NAMES}
+    columns = {name: getattr(first, name) for name in NAMES}
     refused(lambda: PolicyRevision.objects.create(number=2, parent=first, message="", published_at=NOW, **columns))
 
 
 def test_a_later_revision_without_a_parent_cannot_be_stored(first):
-    columns = {name: getattr(first, name) for name in publish.NAMES}
+    columns = {name: getattr(first, name) for name in NAMES}
     refused(lambda: PolicyRevision.objects.create(number=2, message="x", published_at=NOW, **columns))
 
 

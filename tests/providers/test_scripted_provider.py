@@ -11,7 +11,9 @@ from sandbox_providers.conformance.scripted import ScriptedHarness
 from sandbox_providers.contract import (
     Authority,
     CapacityGap,
+    InvalidSpec,
     PermissionDenied,
+    SandboxRef,
     State,
     Throttled,
     Unavailable,
@@ -166,7 +168,7 @@ def test_a_secret_is_held_until_it_is_withdrawn(harness):
 
 
 def test_an_unknown_provider_is_named_with_those_that_are_installed(tmp_path):
-    with pytest.raises(Exception, match=r"'other'.*local, scripted") as caught:
+    with pytest.raises(InvalidSpec, match=r"'other'.*local, scripted") as caught:
         provider_for("other", ProviderSettings(state_dir=tmp_path))
     assert caught.value.code == "provider_unknown"
 
@@ -179,8 +181,6 @@ def test_a_provider_of_ones_own_can_be_registered(tmp_path, monkeypatch):
 
 
 def test_a_reference_that_is_none_is_refused(harness):
-    from sandbox_providers.contract import InvalidSpec, SandboxRef
-
     with pytest.raises(InvalidSpec):
         SandboxRef.from_json({"name": "x"})
 

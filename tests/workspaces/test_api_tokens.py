@@ -1,4 +1,5 @@
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -22,8 +23,8 @@ def house():
     return make_house()
 
 
-def make(house, role=Role.OPERATOR, **more):
-    given = {"label": "ci", "scopes": [Scope.READ], "by": audit.SYSTEM, "now": NOW} | more
+def make(house, role=Role.OPERATOR, **more: Any) -> tokens.NewToken:
+    given: dict[str, Any] = {"label": "ci", "scopes": [Scope.READ], "by": audit.SYSTEM, "now": NOW} | more
     return tokens.create(membership=house.members[role], **given)
 
 
@@ -38,10 +39,11 @@ def test_a_token_is_recognised_as_its_member(house):
 
 def test_the_database_does_not_hold_the_secret(house):
     made = make(house)
-    secret = keys.read(made.text, "csn").secret
+    key = keys.read(made.text, "csn")
+    assert key is not None
     row = ApiToken.objects.values().get()
-    assert secret not in str(row)
-    assert secret not in str(list(AuditEvent.objects.values()))
+    assert key.secret not in str(row)
+    assert key.secret not in str(list(AuditEvent.objects.values()))
 
 
 def test_a_token_expires_after_ninety_days_unless_said_otherwise(house):
@@ -139,8 +141,9 @@ def test_use_is_noted_at_most_once_a_minute(house):
     text = make(house).text
     for seconds in (0, 59, 61):
         tokens.recognise(text, address=HOME, now=NOW + timedelta(seconds=seconds))
-        noted = ApiToken.objects.get().last_used_at - NOW
-        assert noted == timedelta(seconds=61 if seconds == 61 else 0)
+        noted = ApiToken.objects.get().last_used_at
+        assert noted is not None
+        assert noted - NOW == timedelta(seconds=61 if seconds == 61 else 0)
 
 
 def test_another_pepper_in_front_leaves_old_tokens_good(house):

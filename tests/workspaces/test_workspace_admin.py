@@ -61,6 +61,7 @@ def test_giving_somebody_another_role_in_the_admin_leaves_a_trace(client):
     fields = {"workspace": house.workspace.pk, "user": membership.user_id, "role": Role.OPERATOR}
     assert client.post(url, fields).status_code == 302
     event = AuditEvent.objects.get(verb=Verb.MEMBER_CHANGED)
+    assert event.after is not None
     assert (event.actor, event.after["role"], event.workspace_id) == ("user:admin", "operator", house.workspace.pk)
 
 
