@@ -56,6 +56,7 @@ def test_memory_is_what_a_process_has_for_itself_and_one_that_is_gone_has_none()
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         assert 40 * MIB <= memory_of([process.pid]) < 80 * MIB
         assert memory_of([process.pid, process.pid]) == 2 * memory_of([process.pid])

@@ -16,6 +16,13 @@ from tests.sandbox_folder import until
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
+def running(pid: int) -> Process:
+    """Name a process that must be there."""
+    process = Process.of(pid)
+    assert process is not None
+    return process
+
+
 @pytest.fixture
 def sleeper():
     with subprocess.Popen(SLEEP) as process:
@@ -24,13 +31,14 @@ def sleeper():
 
 
 def test_a_process_is_named_by_pid_start_and_boot(sleeper):
-    process = Process.of(sleeper.pid)
-    assert process == Process(pid=sleeper.pid, start_time=start_time(sleeper.pid), boot_id=boot_id())
+    process, started = running(sleeper.pid), start_time(sleeper.pid)
+    assert started is not None
+    assert process == Process(pid=sleeper.pid, start_time=started, boot_id=boot_id())
     assert process.alive()
 
 
 def test_a_name_survives_being_written_down(sleeper):
-    process = Process.of(sleeper.pid)
+    process = running(sleeper.pid)
     assert Process.parse(process.text()) == process
 
 
@@ -45,7 +53,7 @@ def test_a_pid_that_is_not_there_has_no_name():
 
 
 def test_a_zombie_does_not_run(sleeper):
-    process = Process.of(sleeper.pid)
+    process = running(sleeper.pid)
     os.kill(sleeper.pid, signal.SIGKILL)
     until(lambda: not process.alive(), what="the end")
     assert Process.of(sleeper.pid) is None
@@ -53,7 +61,7 @@ def test_a_zombie_does_not_run(sleeper):
 
 
 def test_a_successor_with_the_same_pid_is_never_signalled(sleeper):
-    real = Process.of(sleeper.pid)
+    real = running(sleeper.pid)
     earlier = Process(pid=real.pid, start_time=real.start_time - 1, boot_id=real.boot_id)
     of_another_boot = Process(pid=real.pid, start_time=real.start_time, boot_id="another")
     for ghost in (earlier, of_another_boot):
@@ -63,7 +71,7 @@ def test_a_successor_with_the_same_pid_is_never_signalled(sleeper):
 
 
 def test_signalling_what_is_gone_says_so(sleeper):
-    process = Process.of(sleeper.pid)
+    process = running(sleeper.pid)
     assert process.signal(signal.SIGKILL) is True
     sleeper.wait()
     assert process.signal(signal.SIGKILL) is False
@@ -159,8 +167,10 @@ print('started', flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
         parent.stdout.readline()
         child = Process.of(int((tmp_path / "pid").read_text()))
         parent.kill()
+    assert child is not None
     until(lambda: not child.alive(), what="the child's end")
     assert die_with_parent is not None

@@ -6,6 +6,7 @@ import signal
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def fresh():
     harness.close()
 
 
-def readiness(sandbox) -> dict[str, object]:
+def readiness(sandbox) -> dict[str, Any]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection(sandbox.record.host, sandbox.record.port, context=context, timeout=5)

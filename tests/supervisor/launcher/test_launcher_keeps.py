@@ -219,6 +219,7 @@ def test_a_launcher_that_is_told_to_stop_while_it_starts_stops(sandbox, harness)
 
 def launch_by_hand(sandbox, stdin: bytes = b"{}") -> int:
     order = handover.read(sandbox.place / folder.ORDER, folder.Order)
+    assert order is not None
     command = [sys.executable, "-P", "-m", "sandbox_supervisor", "launch", "--folder", str(sandbox.place)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": order.image, folder.MARK: order.uid}
     return subprocess.run(command, input=stdin, env=environment, timeout=30, check=False).returncode

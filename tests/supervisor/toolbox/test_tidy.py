@@ -14,9 +14,9 @@ NEAT = 'import os\nimport sys\n\nx = {"a": 1}\nprint(os, sys, x)\n'
 def tidy(tmp_path: Path, files: dict[str, str]):
     tree = tmp_path / "tree"
     for name, text in files.items():
-        path = tree / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        file = tree / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     for command in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *command], cwd=tree, check=True)
     commit = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "x"]
