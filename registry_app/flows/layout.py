@@ -1,7 +1,8 @@
 """Lay out a flow's graph as boxes and paths. Computed from the topology alone, never from a status.
 
 Units are SVG user units (CSS pixels at scale 1). Ranks run from top to bottom; the ordering that keeps crossings few
-comes from ``fast_sugiyama``, which gives the same answer for the same graph.
+comes from ``fast_sugiyama``, whose answer is checked: seen in about one of 200 dense graphs, it puts a node beside or
+above one that it needs, and another try gives a right answer.
 """
 
 import itertools
@@ -16,6 +17,7 @@ from sandbox_supervisor.protocol.flow import Flow, Node
 BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
 LEAST_WIDTH, LEAST_HEIGHT = 560, 420
+TRIES = 8
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 LABEL = 10  # from the word "finally" down to its boxes
@@ -174,15 +176,49 @@ def _main_part(nodes: tuple[Node, ...], left: int) -> tuple[dict[str, Box], dict
     places: dict[str | int, Point] = {key: (COLUMN * index, 0.0) for index, key in enumerate(loose)}
     hops: list[tuple[str | int, str | int]] = []
     offset = float(COLUMN * len(loose))
-    for part, width, _, links in from_edges(edges, vertex_spacing=COLUMN) if edges else ():
-        places |= _upright(
-            [(name, (float(x), float(y))) for name, (x, y) in part], offset, [node.key for node in nodes]
-        )
-        hops += links or []
-        offset += width + COLUMN
+    for part in _parts(edges):
+        places |= _upright(part.places, offset, [node.key for node in nodes])
+        hops += part.hops
+        offset += part.width + COLUMN
     at = {name: (round(left + x), round(MARGIN + y)) for name, (x, y) in places.items()}
     boxes = {node.key: Box(key=node.key, x=at[node.key][0], y=at[node.key][1]) for node in nodes}
     return boxes, _bends(edges, hops, {name: (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2) for name, (x, y) in at.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One connected part: where its nodes and the unnamed points of long edges stand, and what is joined to what."""
+
+    places: list[tuple[str | int, Point]]
+    hops: list[tuple[str | int, str | int]]
+    width: float
+
+
+def _parts(edges: list[tuple[str, str]]) -> list[Part]:
+    """Rank and order the graph; every node stands below all that it needs."""
+    for _ in range(TRIES if edges else 0):
+        parts = [
+            Part([(name, (float(x), float(y))) for name, (x, y) in places], list(hops or []), float(width))
+            for places, width, _, hops in from_edges(edges, vertex_spacing=COLUMN)
+        ]
+        height = {name: y for part in parts for name, (_, y) in part.places}
+        if all(height[need] > height[node] for need, node in edges):
+            return parts
+    return [_by_longest_path(edges)] if edges else []
+
+
+def _by_longest_path(edges: list[tuple[str, str]]) -> Part:
+    """Rank each node by the longest way to it, in definition order from left to right: plain, but never wrong."""
+    rank = {name: 0 for edge in edges for name in edge}
+    for _ in rank:  # as often as the longest way could be long
+        for need, node in edges:
+            rank[node] = max(rank[node], rank[need] + 1)
+    filled: dict[int, int] = defaultdict(int)
+    places: list[tuple[str | int, Point]] = []
+    for name, level in rank.items():
+        places.append((name, (float(COLUMN * filled[level]), float(-COLUMN * level))))
+        filled[level] += 1
+    return Part(places, list(edges), float(COLUMN * (max(filled.values()) - 1)))
 
 
 def _upright(part: list[tuple[str | int, Point]], offset: float, order: list[str]) -> dict[str | int, Point]:
