@@ -140,7 +140,7 @@ def _postgres_server() -> Iterator[str]:
 
 def _pytest(bench: Bench, arguments: list[str], *, workers: int, extra: dict[str, str]) -> Count:
     report = bench.reports / f"{time.monotonic_ns()}.xml"
-    parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers > 1 else ["-p", "no:xdist"]
+    parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers > 1 else ["-n", "0"]
     command = [sys.executable, "-m", "pytest", "-q", *parallel, f"--junitxml={report}", *arguments]
     status = subprocess.run(command, cwd=bench.checkout, env=_environment() | extra, check=False).returncode
     count = _read(report)

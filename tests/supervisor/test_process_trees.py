@@ -122,7 +122,7 @@ while time.monotonic() < ends:
 def test_a_process_that_keeps_forking_is_caught():
     def work():
         become_subreaper()
-        subprocess.Popen([sys.executable, "-c", FORK_FOR_EVER])
+        subprocess.Popen([sys.executable, "-c", FORK_FOR_EVER], start_new_session=True)
         until(lambda: descendants(os.getpid()), what="a runner")
         return not kill_descendants(15)
 
