@@ -142,7 +142,9 @@ def _tree_of(ours: _Ours, commit_id: str) -> str:
 
 def _tree(ours: _Ours) -> str:
     """Write a Git tree of the files: tracked and untracked, not the ignored ones."""
-    shutil.copyfile(ours.folder.git / INDEX, ours.env["GIT_INDEX_FILE"])
+    # With its time: of a file no older than its index Git reads the content; others it takes to be unchanged if size
+    # and the second of their last change are. Under a newer time an edit within the second of the checkout is lost.
+    shutil.copy2(ours.folder.git / INDEX, ours.env["GIT_INDEX_FILE"])
     listed = ours.run("ls-files", "-z", "--stage", tree=True, limit=LISTING_LIMIT).stdout.split(b"\0")
     tracked = [path for mode, _, path in (_staged(line) for line in listed if line) if mode != _GITLINK]
     options = ("ls-files", "-z", "--others", "--exclude-standard")

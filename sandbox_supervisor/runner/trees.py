@@ -85,5 +85,5 @@ def _make_theirs(folder: Folder, repo: Path, base_commit: str) -> None:
         folder.git, "read-tree", "-u", "--reset", base_commit,
         work_tree=folder.tree, env={"GIT_INDEX_FILE": str(index)}, timeout=CLONE_TIME,
     )  # fmt: skip
-    shutil.copyfile(index, theirs / "index")
+    shutil.copy2(index, theirs / "index")  # with its time: Git takes files no older than their index for suspects
     os.chmod(folder.tree, 0o700)  # noqa: PTH101

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,20 @@ def test_a_diff_beyond_what_may_be_written_is_cut_too(work: Work):
 def test_binary_changes_are_named_not_shown(work: Work):
     (work.tree / "a.txt").write_bytes(b"\0\1\2")
     assert "Binary files a/a.txt and b/a.txt differ" in work.diff()
+
+
+def test_an_edit_of_the_same_length_in_the_second_of_the_checkout_is_kept(tmp_path):
+    """Git compares size and whole seconds; only the index's own time tells it that it must look at the content."""
+    for n in range(30):
+        work = Work(tmp_path / str(n))
+        before = (work.tree / "a.txt").stat()
+        (work.tree / "a.txt").write_text("ONE\n")
+        after = (work.tree / "a.txt").stat()
+        if (int(after.st_ctime), after.st_size) == (int(before.st_ctime), before.st_size):
+            break
+    else:
+        raise AssertionError("no second was long enough")
+    while time.time() < int(after.st_ctime) + 1:
+        time.sleep(0.02)
+    assert git("status", "--porcelain", cwd=work.tree) == "M a.txt"
+    assert work.files()["a.txt"] == "ONE"
