@@ -113,15 +113,21 @@ class Alone:
         while True:
             for event in await log.events(after, PAGE):
                 after = event.seq
+                self._note(event)
                 if line := describe(event):
                     sys.stdout.write(line + "\n")
                     sys.stdout.flush()
-            graph = running.engine.state.graph
-            if after >= log.head().seq and graph.state in GRAPH_ENDED and not running.engine.state.intents:
-                self.outcome = graph.state
-                if not self._stay:
-                    self.ended.set()
+            state = running.engine.state
+            is_over = after >= log.head().seq and state.graph.state in GRAPH_ENDED and not state.intents
+            if is_over and not self._stay:
+                self.ended.set()
             await log.wait_past(after, 1.0)
+
+    def _note(self, event: Envelope) -> None:
+        """Know the outcome before anybody is told of it."""
+        if event.kind in (EventKind.GRAPH_STATE, EventKind.GRAPH_REOPENED):
+            state = event.data.get("state")
+            self.outcome = GraphState(state) if state in GRAPH_ENDED else None
 
 
 async def keep_runner(folder: Path, nonce: str, chosen: isolation.Isolation, more: Sequence[str] = ()) -> None:
