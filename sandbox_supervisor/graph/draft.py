@@ -91,9 +91,10 @@ class Draft:
         return row
 
     def touch(self, key: str) -> None:
-        """Have the joins of the node and its dependants looked at again before the transition ends."""
+        """Have the joins of the node, its dependants and those who asked it for rework looked at again."""
         self.dirty.add(key)
         self.dirty.update(self.topology.dependants[key])
+        self.dirty.update(self.topology.askers[key])
 
     def set_attempt(self, attempt: AttemptId | str, **changes: Any) -> AttemptRow:
         row = self.attempts[str(attempt)] = replace(self.attempt(str(attempt)), **changes)

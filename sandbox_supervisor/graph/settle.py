@@ -79,8 +79,13 @@ def _consumed(needs: list[NodeRow]) -> dict[str, str]:
 
 
 def mark(row: NodeRow) -> str:
-    """Give what stands for a settled node's output: equal marks mean that a consumer sees no difference."""
-    return row.output_digest or f"outcome:{row.outcome}"
+    """Give what stands for a settled node's output: equal marks mean that a consumer sees no difference.
+
+    A node that failed on other inputs than before is another input to whoever tolerates its failure.
+    """
+    if row.output_digest:
+        return row.output_digest
+    return f"outcome:{row.outcome}:{codec.digest(row.consumed)}" if row.consumed else f"outcome:{row.outcome}"
 
 
 def _fire(d: Draft, key: str, needs: list[NodeRow]) -> None:

@@ -13,6 +13,7 @@ class Topology:
     index: dict[str, int]  # definition order
     order: dict[str, int]  # every node after its needs; among equals definition order
     dependants: dict[str, tuple[str, ...]]
+    askers: dict[str, tuple[str, ...]]  # who may ask this node for rework: they wait for it, needed directly or not
     body: tuple[str, ...]  # outside ``finally``, in definition order
     finals: frozenset[str]
     length: dict[str, int]  # nodes on the longest path from here to an end, this one included
@@ -65,12 +66,17 @@ def _build(flow: Flow) -> Topology:
         index={key: at for at, key in enumerate(nodes)},
         order={key: at for at, key in enumerate(order)},
         dependants=dependants,
+        askers=_askers(nodes),
         body=tuple(node.key for node in flow.nodes),
         finals=frozenset(node.key for node in flow.finally_),
         length=_lengths(order, dependants),
     )
     _check_edges(made)
     return made
+
+
+def _askers(nodes: dict[str, Node]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(node.key for node in nodes.values() if node.rework and node.rework.node == key) for key in nodes}
 
 
 def _dependants(nodes: dict[str, Node]) -> dict[str, tuple[str, ...]]:

@@ -252,3 +252,25 @@ def test_a_rerun_that_fails_leaves_unreached_what_could_not_run():
     opened(play).fail("a")
     play.is_(a="failed", b="unreachable")
     assert play.graph.state == "failed"
+
+
+def test_a_node_that_fails_again_on_other_inputs_is_news_to_who_tolerates_it():
+    play = Play(flow(command("a"), command("b", "a"), command("c", "b", join=joined("all_done"))))
+    play.run("a")
+    play.fail("b")
+    play.run("c")
+    play.order("rerun", nodes=("a",))
+    opened(play).run("a", digest="other")
+    play.fail("b")
+    play.is_(c="stale")
+
+
+def test_a_node_that_fails_again_on_the_same_inputs_changes_nothing_for_who_tolerates_it():
+    play = Play(flow(command("a"), command("b", "a"), command("c", "b", join=joined("all_done"))))
+    play.run("a", digest="same")
+    play.fail("b")
+    play.run("c")
+    play.order("rerun", nodes=("a",))
+    opened(play).run("a", digest="same")
+    play.fail("b")
+    play.is_(c="succeeded")

@@ -348,3 +348,23 @@ def test_a_cancel_wins_over_a_rework_that_waits_for_its_target_to_stop():
     play.end("a")
     play.is_(a="cancelled", r="cancelled")
     assert play.graph.state == "cancelled"
+
+
+def test_a_demand_goes_on_when_the_way_from_its_target_has_no_news():
+    """What lies between is unreachable at once and stays so: only the target's own end can wake the one who asked."""
+    reviewed = agent("review", "between", "side", join=joined("any_success"), rework=reworks("target"))
+    play = Play(
+        flow(
+            command("broken"),
+            command("side"),
+            agent("target"),
+            command("between", "target", "broken", join=joined("all_success")),
+            reviewed,
+        )
+    )
+    play.fail("broken")
+    play.run("side", "target")
+    play.run("review", result={"verdict": "changes"})
+    play.is_(between="unreachable", review="waiting", target="ready")
+    play.run("target")
+    play.is_(review="ready")
