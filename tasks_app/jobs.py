@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from config.celery import app
+from tasks_app.live import wishes
 from tasks_app.services import delivery, provisioning, retention, sweeps
 
 
@@ -25,6 +26,11 @@ def withdraw_secret(task_id: str) -> None:
 @_job("tasks.reclaim")
 def reclaim(task_id: str) -> None:
     retention.reclaim(task_id)
+
+
+@_job("tasks.cancel")
+def cancel(task_id: str) -> None:
+    wishes.cancel(task_id)
 
 
 @_job("tasks.deliver")

@@ -26,6 +26,11 @@ def reclaim(task_id: str) -> None:
     _on_commit("tasks.reclaim", task_id)
 
 
+def cancel(task_id: str) -> None:
+    """Tell the supervisor of a wish to end at once; the answer to its next heartbeat says the same."""
+    _on_commit("tasks.cancel", task_id)
+
+
 def deliver(delivery_id: str) -> None:
     """Push what a delivery node has handed over."""
     _on_commit("tasks.deliver", delivery_id)

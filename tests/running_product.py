@@ -122,15 +122,15 @@ class Product:
         found: dict[str, Any] = until(look, what=f"{task_id} {' or '.join(words)}")
         return found
 
-    def wait_for_node(self, task_id: str, node: str, *states: str) -> None:
+    def wait_for_attempt(self, task_id: str, node: str, *states: str) -> None:
         def look() -> bool:
             try:
                 graph = self.graph(task_id)
             except httpx.HTTPError:
                 return False
-            return any(each["key"] == node and each["state"] in states for each in graph["nodes"])
+            return any(each["node"] == node and each["state"] in states for each in graph["attempts"])
 
-        until(look, what=f"{node} {' or '.join(states)}")
+        until(look, what=f"an attempt of {node} {' or '.join(states)}")
 
     def pids(self, *words: str) -> list[int]:
         """Give the processes of this state directory whose command line holds every word."""

@@ -133,6 +133,8 @@ def _ask_for_what_follows(task: Task, changes: dict[str, Any]) -> None:
     status = changes.get("status", task.status)
     if "status" in changes and task.secret == SecretState.PRESENT and status in {*TERMINAL, Status.RUNNING}:
         queue.withdraw_secret(task.pk)
+    if status == Status.RUNNING and {"cancel_requested_at", "delete_requested_at"} & changes.keys():
+        queue.cancel(task.pk)
     if changes.get("presence") == Presence.RECLAIMING:
         queue.reclaim(task.pk)
 

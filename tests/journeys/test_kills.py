@@ -21,7 +21,7 @@ kind: Flow
 name: long-enough
 nodes:
   - key: first
-    command: {run: "sleep 3; echo first"}
+    command: {run: "sleep 5; echo first"}
     changes: keep
   - key: second
     needs: [first]
@@ -50,7 +50,7 @@ def task(place: Product):
     before = {each["id"] for each in place.tasks()} if place.pids("daphne") else set()
     follower = place.begin("run", str(remote), "Make something", "--flow", str(place.state.parent / "flow.yaml"))
     made = until(lambda: _new(place, before, follower), what="task created")
-    place.wait_for_node(made["id"], "first", "running")
+    place.wait_for_attempt(made["id"], "first", "running")
     yield made
     if follower.poll() is None:
         follower.kill()
