@@ -12,7 +12,7 @@ ACTOR = "system:lifecycle"
 def cancel(task_id: str) -> None:
     """End the graph of a running task that somebody wants to be cancelled or deleted.
 
-    Safe to repeat: the command's id is the same for the same round. A supervisor that cannot be asked hears of it in the
+    Safe to repeat: the command has one id for each round. A supervisor that cannot be asked hears of it in the
     answer to its next heartbeat.
     """
     task = Task.objects.filter(pk=task_id, status=Status.RUNNING).first()
