@@ -66,3 +66,11 @@ def triggers_yield_to_flush() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", teardown)
         yield
+
+
+@pytest.fixture
+def fresh_cache(redis_server: Path) -> None:
+    """Forget every counter: ids come again in the next test, and their throttles must not."""
+    from django.core.cache import cache
+
+    cache.clear()

@@ -22,3 +22,8 @@ def task(house: House) -> Task:
 def api(house: House) -> Api:
     """The operator of the house, in a browser's session."""
     return Api.of_user(house.user(Role.OPERATOR))
+
+
+@pytest.fixture(autouse=True)
+def _without_old_counters(fresh_cache: None) -> None:
+    """Begin each test with throttles that have counted nothing."""

@@ -20,3 +20,8 @@ def task(house: House) -> Task:
 @pytest.fixture
 def sandbox(task: Task) -> Sandbox:
     return Sandbox(task)
+
+
+@pytest.fixture(autouse=True)
+def _without_old_counters(fresh_cache: None) -> None:
+    """Begin each test with throttles that have counted nothing."""
