@@ -1,8 +1,8 @@
 """Lay out a flow's graph as boxes and paths. Computed from the topology alone, never from a status.
 
 Units are SVG user units (CSS pixels at scale 1). Ranks run from top to bottom; the ordering that keeps crossings few
-comes from ``fast_sugiyama``, whose answer is checked: seen in about one of 200 dense graphs, it puts a node beside or
-above one that it needs, and another try gives a right answer.
+comes from ``fast_sugiyama``. It is given numbers, never names: with names it now and then labels an unnamed point of a
+long edge like one of the nodes.
 """
 
 import itertools
@@ -17,7 +17,6 @@ from sandbox_supervisor.protocol.flow import Flow, Node
 BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
 LEAST_WIDTH, LEAST_HEIGHT = 560, 420
-TRIES = 8
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 LABEL = 10  # from the word "finally" down to its boxes
@@ -196,29 +195,21 @@ class Part:
 
 def _parts(edges: list[tuple[str, str]]) -> list[Part]:
     """Rank and order the graph; every node stands below all that it needs."""
-    for _ in range(TRIES if edges else 0):
-        parts = [
-            Part([(name, (float(x), float(y))) for name, (x, y) in places], list(hops or []), float(width))
-            for places, width, _, hops in from_edges(edges, vertex_spacing=COLUMN)
-        ]
-        height = {name: y for part in parts for name, (_, y) in part.places}
-        if all(height[need] > height[node] for need, node in edges):
-            return parts
-    return [_by_longest_path(edges)] if edges else []
+    names = list(dict.fromkeys(name for edge in edges for name in edge))
+    number = {name: at for at, name in enumerate(names)}
 
+    def name_of(at: int | str) -> str | int:
+        return names[at] if isinstance(at, int) and at < len(names) else at
 
-def _by_longest_path(edges: list[tuple[str, str]]) -> Part:
-    """Rank each node by the longest way to it, in definition order from left to right: plain, but never wrong."""
-    rank = {name: 0 for edge in edges for name in edge}
-    for _ in rank:  # as often as the longest way could be long
-        for need, node in edges:
-            rank[node] = max(rank[node], rank[need] + 1)
-    filled: dict[int, int] = defaultdict(int)
-    places: list[tuple[str | int, Point]] = []
-    for name, level in rank.items():
-        places.append((name, (float(COLUMN * filled[level]), float(-COLUMN * level))))
-        filled[level] += 1
-    return Part(places, list(edges), float(COLUMN * (max(filled.values()) - 1)))
+    numbered = [(number[need], number[node]) for need, node in edges]
+    return [
+        Part(
+            [(name_of(at), (float(x), float(y))) for at, (x, y) in places],
+            [(name_of(start), name_of(end)) for start, end in hops or []],
+            float(width),
+        )
+        for places, width, _, hops in (from_edges(numbered, vertex_spacing=COLUMN) if edges else ())
+    ]
 
 
 def _upright(part: list[tuple[str | int, Point]], offset: float, order: list[str]) -> dict[str | int, Point]:

@@ -87,13 +87,6 @@ def test_two_reworks_have_two_arcs_at_different_distances():
     assert len({arc.pill_x for arc in drawn.arcs}) == 2
 
 
-def test_a_graph_that_the_library_gets_wrong_is_ranked_by_its_longest_ways(monkeypatch):
-    monkeypatch.setattr("registry_app.flows.layout.TRIES", 0)
-    drawn = picture(node("a"), node("b", "a"), node("c", "a", "b"), node("d", "a"))
-    assert [place(drawn, key)[1] for key in "abcd"] == [8, 8 + ROW, 8 + 2 * ROW, 8 + ROW]
-    assert overlap(drawn) == []
-
-
 def test_a_small_flow_is_framed_with_room_in_the_middle():
     drawn = picture(node("only"))
     left, top, width, height = map(int, drawn.frame.split())
