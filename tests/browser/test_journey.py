@@ -106,6 +106,7 @@ def test_a_person_watches_through_a_restart_answers_reruns_and_sees_the_delivery
     # live, through the death of the web process
     page.locator("#transcript").get_by_text("line 10").first.wait_for()
     assert place.kill("daphne") == 1
+    assert place.kill("redis-server") == 1
     expect(page.locator("#live-word")).not_to_have_text("live", timeout=PATIENCE)
     expect(page.locator("#live-word")).to_have_text("live", timeout=PATIENCE)
     expect(page.locator('a.node-row[data-node="count"]')).to_have_attribute("data-tone", "ok", timeout=PATIENCE)
