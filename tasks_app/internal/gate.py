@@ -13,6 +13,7 @@ from sandbox_supervisor.protocol import codec
 from tasks_app.errors import TokenRefused
 from tasks_app.models import Task
 from tasks_app.services.tokens import Scope, verify_task_token
+from tasks_app.texts import without_nul
 from workspaces_app.rest import throttles
 from workspaces_app.rest.shapes import InvalidInput
 
@@ -61,7 +62,7 @@ def body(request: HttpRequest) -> bytes:
 
 def read(request: HttpRequest, into: type[T]) -> T:
     """Read a JSON body into a protocol value; unknown members are ignored. Raises Malformed."""
-    return codec.decode(body(request), into)
+    return codec.decode(without_nul(body(request)), into)
 
 
 def number(request: HttpRequest, name: str) -> int:

@@ -8,8 +8,8 @@ from tasks_app.internal import gate
 from tasks_app.models import Task
 from tasks_app.models.outcome import ArchiveKind
 from tasks_app.services import archive, contact, delivery
-from tasks_app.services.delivery.checks import clean_line
 from tasks_app.services.tokens import Scope
+from tasks_app.texts import clean_line
 
 KINDS = {str(kind): kind for kind in ArchiveKind if kind not in {ArchiveKind.ARTEFACT, ArchiveKind.PATCH}}
 

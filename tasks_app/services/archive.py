@@ -19,6 +19,7 @@ from tasks_app.models import Archive, Task, TaskSnapshot
 from tasks_app.models.outcome import ArchiveKind, ArchiveState
 from tasks_app.services import clock, lifecycle, retention, uploads
 from tasks_app.services.moves import Fact
+from tasks_app.texts import without_nul
 
 SNAPSHOT_LIMIT = 16 * 1024 * 1024
 FILE_LIMIT = 512 * 1024 * 1024
@@ -160,7 +161,7 @@ def _keep_snapshot(task: Task, row: Archive, snapshot: Snapshot, now: datetime) 
 def _read_snapshot(task: Task, file: IO[bytes]) -> Snapshot:
     """Read the final snapshot and make sure that it is one of this task. Leaves the file at its beginning."""
     try:
-        snapshot = codec.decode(file.read(), Snapshot)
+        snapshot = codec.decode(without_nul(file.read()), Snapshot)
     except codec.Malformed as malformed:
         raise Refused(f"The snapshot has not the promised shape: {malformed}.", code="snapshot_malformed") from None
     file.seek(0)

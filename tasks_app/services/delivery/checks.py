@@ -1,7 +1,5 @@
 """Decide whether a delivery request may be taken at all, from the frozen task alone: nothing is contacted."""
 
-import unicodedata
-
 from sandbox_supervisor.protocol import git_rules
 from sandbox_supervisor.protocol.flow import NodeKind
 from sandbox_supervisor.protocol.messages import DeliveryRequest
@@ -43,16 +41,3 @@ def delivery_nodes(task: Task) -> frozenset[str]:
     """Give the keys of the delivery nodes of the task's frozen flow."""
     nodes = task.flow_version.compiled.all_nodes()
     return frozenset(node.key for node in nodes if node.kind is NodeKind.DELIVERY)
-
-
-def clean_line(text: str, limit: int) -> str:
-    """Give text as one line without control or invisible characters, cut to ``limit`` characters."""
-    kept = "".join(" " if character.isspace() else character for character in text)
-    kept = "".join(character for character in kept if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co"})
-    return " ".join(kept.split())[:limit]
-
-
-def clean_text(text: str, limit: int) -> str:
-    """Give text without control characters but line ends and tabs, cut to ``limit`` characters."""
-    kept = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(c for c in kept if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"})[:limit]

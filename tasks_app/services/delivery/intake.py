@@ -4,7 +4,7 @@ from django.db import IntegrityError, transaction
 
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.messages import DeliveryAnswer, DeliveryRequest, DeliveryState
-from tasks_app import queue
+from tasks_app import queue, texts
 from tasks_app.errors import Conflict, KeyReused, NotVisible, Refused
 from tasks_app.models import Delivery, Task
 from tasks_app.models.outcome import DeliveryKind
@@ -40,8 +40,8 @@ def _insert(task: Task, request: DeliveryRequest) -> Delivery:
         branch="" if nothing else task.task_branch,
         base_commit=request.base_commit,
         commit="" if nothing else request.commit,
-        title=checks.clean_line(request.title, limits.TITLE_LIMIT) or task.title,
-        body=checks.clean_text(request.body, limits.BODY_LIMIT),
+        title=texts.clean_line(request.title, limits.TITLE_LIMIT) or task.title,
+        body=texts.clean_text(request.body, limits.BODY_LIMIT),
         draft=request.draft,
         wants_change_request=request.change_request,
         bundle_digest="" if nothing else request.bundle_digest or "",

@@ -158,6 +158,15 @@ def test_a_snapshot_without_the_promised_shape_is_refused(sandbox, data):
     assert (response.status_code, response.json()["code"]) == (422, "snapshot_malformed")
 
 
+def test_a_snapshot_whose_result_holds_a_nul_is_kept_on_every_database(task, sandbox):
+    node = NodeView(
+        key="work", kind="agent", state=NodeState.SUCCEEDED, generation=1, result={"a\0": ["x\0y", "\\u0000"]}
+    )
+    data = snapshot(task, nodes=(node,))
+    assert sandbox.upload("archive/snapshot", data, digest=sha(data)).json()["complete"]
+    assert archive.final_snapshot(task).nodes[0].result == {"a\ufffd": ["x\ufffdy", "\\u0000"]}
+
+
 def test_a_snapshot_beyond_its_limit_is_refused_at_the_first_chunk(sandbox):
     response = sandbox.call("PUT", "archive/snapshot", b"x", offset=0, size=16 * MIB + 1, digest="a" * 64)
     assert (response.status_code, response.json()["code"]) == (422, "file_too_big")

@@ -11,11 +11,12 @@ from sandbox_supervisor.protocol.messages import (
     DeliveryAnswer,
     DeliveryRequest,
     DeliveryState,
+    Failure,
     Head,
     Heartbeat,
     HeartbeatAnswer,
 )
-from sandbox_supervisor.protocol.states import GraphState
+from sandbox_supervisor.protocol.states import FailureClass, GraphState
 from tasks_app.models import Task
 from tasks_app.services import tokens
 from tasks_app.states import Presence, Status
@@ -174,6 +175,13 @@ def test_a_malformed_heartbeat_is_a_problem_and_no_more(sandbox, data):
     response = sandbox.call("POST", "heartbeat", data)
     assert response.status_code == 400
     assert response.json()["code"] == "malformed"
+
+
+def test_an_end_whose_reason_holds_a_nul_is_taken_on_every_database(task, sandbox):
+    why = Failure(failure_class=FailureClass.CHECK_FAILED, code="result", message="got a\0b", facts={"k\0": "\0"})
+    assert sandbox.call("POST", "heartbeat", beat(graph=GraphState.FAILED, failure=why)).status_code == 200
+    task.refresh_from_db()
+    assert (task.status, task.failure["message"]) == (Status.FAILED, "got a\ufffdb")
 
 
 def test_a_heartbeat_with_members_of_a_later_protocol_is_taken(sandbox):
