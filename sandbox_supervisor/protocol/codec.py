@@ -18,11 +18,13 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes | str, into: type[T]) -> T:
-    """Read JSON into ``into``; unknown fields are ignored. Raises Malformed."""
+    """Read JSON into ``into``; unknown fields are ignored. Raises Malformed, also for what is nested too deep."""
     try:
         return msgspec.json.decode(data, type=into)
     except msgspec.MsgspecError as error:
         raise Malformed(str(error)) from None
+    except RecursionError:
+        raise Malformed("JSON is nested too deep") from None
 
 
 def convert(value: Any, into: type[T]) -> T:

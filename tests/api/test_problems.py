@@ -1,5 +1,6 @@
 """Every error of the API is a problem document with a code, a place and a way out; nothing is ever HTML."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tasks_app import problems
 from tests.api.clients import Api
 from tests.task_rows import make_house, make_task
 from workspaces_app.rest import throttles
+from workspaces_app.rest.parsing import DEPTH_LIMIT, read_json
 from workspaces_app.states import Role, Scope
 
 pytestmark = pytest.mark.django_db
@@ -34,14 +36,14 @@ def test_somebody_anonymous_is_asked_to_sign_in(path):
 
 @pytest.mark.parametrize("token", ["nonsense", "csn_abc_def", "cst_tsk.k.mac", "csn_" + "x" * 5000, "csn_ü_x", ""])
 def test_a_token_that_is_not_ours_is_refused(house, token):
-    assert Api.of_text(token).get("me").status_code == 401
+    problem(Api.of_text(token).get("me"), 401, "unauthenticated")
 
 
 def test_a_wrong_token_never_falls_back_to_the_session(house):
     api = Api.of_user(house.user())
     assert api.get("me").status_code == 200
-    assert api.get("me", authorization="Bearer nonsense").status_code == 401
-    assert api.get("me", authorization="Basic dXNlcjpwYXNz").status_code == 401
+    problem(api.get("me", authorization="Bearer nonsense"), 401, "unauthenticated")
+    problem(api.get("me", authorization="Basic dXNlcjpwYXNz"), 401, "unauthenticated")
 
 
 def test_a_path_that_does_not_exist_is_a_problem(api):
@@ -58,30 +60,73 @@ def test_a_method_that_is_not_offered_is_refused_with_those_that_are(api, method
 def test_a_write_from_a_page_without_the_form_token_is_refused(house, task):
     strange = Api.of_user(house.user(), form_token=False)
     problem(strange.post(f"tasks/{task.pk}/cancel"), 403, "csrf_failed")
-    assert strange.get(f"tasks/{task.pk}").status_code == 200
+    assert strange.get(f"tasks/{task.pk}").json()["cancel_requested_at"] is None
 
 
 def test_a_token_needs_no_form_token(house, task):
     assert Api.of_token(house.members[Role.OPERATOR]).post(f"tasks/{task.pk}/cancel").status_code == 202
 
 
-def test_a_body_that_is_no_json_is_malformed(api, house):
-    response = api.client.generic(
-        "POST", "/api/v1/tasks:validate", b"{nonsense", content_type="application/json", headers=api.headers
-    )
-    problem(response, 400, "malformed")
+def sent(api: Api, data: bytes, content_type: str = "application/json") -> Any:
+    return api.client.generic("POST", "/api/v1/tasks:validate", data, content_type=content_type, headers=api.headers)
+
+
+YEARS = 10**9  # seconds of a window that does not end during a test
+NESTED = {"lists": (b"[", b"]"), "objects": (b'{"a":', b"}")}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{nonsense",
+        b"\xef\xbb\xbf{}",
+        b'{"brief":"\xe9"}',
+        '{"brief":"é"}'.encode("utf-16"),
+        b'{"inputs":{"a":NaN}}',
+        b'{"inputs":{"a":1e999}}',
+        b'{"inputs":{"a":' + b"9" * 5000 + b"}}",
+        rb'{"title":"\ud800"}',
+        rb'{"\ud800":1}',
+        rb'{"flow":"\udfff"}',
+        b'{"flow":"work","flow":"other"}',
+        b'{"inputs":{"a":[{"b":1,"b":1}]}}',
+    ],
+)
+def test_a_body_that_is_no_strict_json_is_malformed(api, body):
+    problem(sent(api, body), 400, "malformed")
+
+
+@pytest.mark.parametrize("depth", [65, 5_000, 200_000])
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_body_that_is_nested_without_end_is_malformed(api, kind, depth):
+    opening, closing = NESTED[kind]
+    problem(sent(api, opening * depth + b"1" + closing * depth), 400, "malformed")
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_what_is_nested_as_deep_as_allowed_is_read(kind):
+    opening, closing = NESTED[kind]
+    body = opening * DEPTH_LIMIT + b"1" + closing * DEPTH_LIMIT
+    assert read_json(body) == json.loads(body)
 
 
 def test_a_body_of_another_type_is_unsupported(api):
-    response = api.client.generic(
-        "POST", "/api/v1/tasks:validate", b"a=b", content_type="text/plain", headers=api.headers
-    )
-    problem(response, 415, "unsupported_media_type")
+    problem(sent(api, b"a=b", "text/plain"), 415, "unsupported_media_type")
+    problem(sent(api, b"a=b", "application/x-www-form-urlencoded"), 415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("body", [[], "text", 5, None])
+@pytest.mark.parametrize("body", [b"[]", b'"text"', b"5", b"null", b"true"])
 def test_a_body_that_is_no_object_is_refused(api, body):
-    assert api.post("tasks:validate", body if body is not None else []).status_code == 400
+    document = problem(sent(api, body), 400, "invalid_input")
+    assert document["errors"][0]["code"] == "not_an_object"
+
+
+@pytest.mark.parametrize("path", ["tasks", "me", "repositories", "flows", "livez"])
+def test_the_head_of_an_answer_is_what_the_whole_would_have(api, path):
+    place = f"/{path}" if path == "livez" else path
+    head, whole = api.call("HEAD", place), api.get(place)
+    assert (head.status_code, head.content) == (whole.status_code, b"") == (200, b"")
+    assert head["Content-Type"] == whole["Content-Type"]
 
 
 def test_a_body_beyond_the_limit_is_too_large(api):
@@ -187,7 +232,7 @@ def test_every_answer_says_how_often_one_may_ask(api):
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(api, monkeypatch):
-    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(2))
+    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(2, seconds=YEARS))
     responses = [api.get("tasks") for _ in range(3)]
     document = problem(responses[-1], 429, "throttled")
     assert int(responses[-1]["Retry-After"]) == document["retry_after"] >= 1
@@ -195,10 +240,15 @@ def test_who_asks_too_often_is_told_when_to_come_back(api, monkeypatch):
 
 
 def test_one_member_who_asks_too_often_stops_no_other(house, api, monkeypatch):
-    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(1))
-    for _ in range(3):
-        api.get("tasks")
+    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(1, seconds=YEARS))
+    assert [api.get("tasks").status_code for _ in range(2)] == [200, 429]
     assert Api.of_user(house.user(Role.VIEWER)).get("tasks").status_code == 200
+
+
+def test_many_tokens_of_one_member_ask_as_one(house, monkeypatch):
+    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(2, seconds=YEARS))
+    member = house.members[Role.OPERATOR]
+    assert [Api.of_token(member).get("tasks").status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_a_cache_that_is_away_stops_nobody(api, settings):

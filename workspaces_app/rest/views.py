@@ -23,6 +23,8 @@ from workspaces_app.rest.shapes import read_body, read_query
 
 T = TypeVar("T")
 
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
 
 @dataclass(frozen=True, slots=True)
 class Empty:
@@ -72,7 +74,7 @@ class ApiView(APIView):
         if not self.open_to_all and self.actor.user_id is None:
             raise Unauthenticated("Sign in first, or send a token.")
         self._throttle(request)
-        declared = self.methods.get(request.method or "")
+        declared = self._declared(request)
         self.asked = read_query(dict(request.query_params.lists()), declared.query if declared else Empty)
 
     def read(self, into: type[T]) -> T:
@@ -87,11 +89,15 @@ class ApiView(APIView):
         patch_vary_headers(final, ("Authorization", "Cookie"))
         return final
 
+    def _declared(self, request: Request) -> Method | None:
+        """Give what the view says of the request's method; HEAD asks what GET asks."""
+        return self.methods.get("GET" if request.method == "HEAD" else request.method or "")
+
     def _throttle(self, request: Request) -> None:
-        method = request.method or ""
-        declared = self.methods.get(method)
-        scope = (declared and declared.rate) or ("read" if method in {"GET", "HEAD", "OPTIONS"} else "write")
-        who = self.actor.label if self.actor.user_id is not None else str(request.META.get("REMOTE_ADDR", ""))
+        declared = self._declared(request)
+        scope = (declared and declared.rate) or ("read" if request.method in READING else "write")
+        user_id = self.actor.user_id  # of the member, however many tokens they have
+        who = f"user:{user_id}" if user_id is not None else str(request.META.get("REMOTE_ADDR", ""))
         self._standing = throttles.count(scope, who)
         if self._standing.exceeded:
             raise Throttled(wait=self._standing.reset)

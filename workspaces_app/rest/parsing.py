@@ -1,0 +1,59 @@
+"""Read JSON bodies strictly: what two readers could understand differently, or no column can hold, is no JSON here."""
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+from rest_framework.parsers import JSONParser
+
+from sandbox_supervisor.protocol import codec
+
+DEPTH_LIMIT = 64  # of objects and lists inside each other
+
+
+class StrictJSONParser(JSONParser):
+    """``application/json`` in UTF-8, whatever ``charset`` says.
+
+    The framework bounds the body of this base class only.
+    """
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        return read_json(stream.read())
+
+
+def read_json(data: bytes) -> Any:
+    """Give the value of a JSON text.
+
+    Raises Malformed, also for lone surrogates, numbers out of range, a name given twice in one object, and what is
+    nested more than ``DEPTH_LIMIT`` deep.
+    """
+    value = codec.decode(data, Any)
+    _refuse_depth(value)
+    return json.loads(data, object_pairs_hook=_each_name_once) if b"{" in data else value
+
+
+def _refuse_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    if any(isinstance(inner, dict | list) for inner in level):
+        raise codec.Malformed(f"JSON is nested more than {DEPTH_LIMIT} deep")
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise codec.Malformed(f"JSON has the name {name[:100]!r} twice in one object")
+        found[name] = value
+    return found
