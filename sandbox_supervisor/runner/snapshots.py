@@ -29,7 +29,6 @@ _CUT = b"\n... the diff is longer than 8 MiB and ends here\n"
 _GITLINK = b"160000"
 _SLOW_READERS = ("-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false")
 _TOO_LONG = -25  # by SIGXFSZ
-_BOUNDED = ("/bin/sh", "-c", f'ulimit -f {DIFF_LIMIT // 512 + 2048}; exec "$@"', "sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ def diff(folder: Folder, repo: Path, base_commit: str) -> int:
         ours = _ours(folder, repo, base_commit)
         ours.run(
             "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-M", f"--output={path}",
-            base_commit, _tree(ours), "--", prefix=_BOUNDED, accept=(0, _TOO_LONG),
+            base_commit, _tree(ours), "--", prefix=_bounded(DIFF_LIMIT), accept=(0, _TOO_LONG),
         )  # fmt: skip
     size = path.stat().st_size if path.exists() else 0
     if size > DIFF_LIMIT:
@@ -102,6 +101,11 @@ def diff(folder: Folder, repo: Path, base_commit: str) -> int:
             file.write(_CUT)
         size = DIFF_LIMIT + len(_CUT)
     return size
+
+
+def _bounded(size: int) -> tuple[str, ...]:
+    """Give what stands before a command whose files may not grow (much) beyond ``size`` bytes."""
+    return ("/bin/sh", "-c", f'ulimit -f {size // 512 + 2048}; exec "$@"', "sh")
 
 
 def pack_bytes(folder: Folder, offset: int, length: int) -> bytes:
@@ -145,16 +149,23 @@ def _tree(ours: _Ours) -> str:
     # With its time: of a file no older than its index Git reads the content; others it takes to be unchanged if size
     # and the second of their last change are. Under a newer time an edit within the second of the checkout is lost.
     shutil.copy2(ours.folder.git / INDEX, ours.env["GIT_INDEX_FILE"])
-    listed = ours.run("ls-files", "-z", "--stage", tree=True, limit=LISTING_LIMIT).stdout.split(b"\0")
+    listed = _listed(ours, "--stage")
     tracked = [path for mode, _, path in (_staged(line) for line in listed if line) if mode != _GITLINK]
-    options = ("ls-files", "-z", "--others", "--exclude-standard")
-    others = ours.run(*options, tree=True, limit=LISTING_LIMIT).stdout.split(b"\0")
+    others = _listed(ours, "--others", "--exclude-standard")
     present, missing = _sorted_out(ours.folder.tree, tracked, [path for path in others if path and path[-1:] != b"/"])
     if missing:
         ours.run("update-index", "--force-remove", "-z", "--stdin", data=_joined(missing), tree=True)
     if present:
         ours.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=_joined(present), tree=True)
     return ours.run("write-tree").text
+
+
+def _listed(ours: _Ours, *options: str) -> list[bytes]:
+    """Raises RunnerRefused when there are more than ``COUNT_LIMIT``, before they are taken apart."""
+    names = ours.run("ls-files", "-z", *options, tree=True, limit=LISTING_LIMIT).stdout
+    if names.count(b"\0") > COUNT_LIMIT:
+        raise RunnerRefused("too_many_files", f"the tree has more than {COUNT_LIMIT} files that are not ignored")
+    return names.split(b"\0")
 
 
 def _staged(line: bytes) -> tuple[bytes, bytes, bytes]:
@@ -217,9 +228,12 @@ def _pack(ours: _Ours, made: str, base_commit: str) -> int:
     if made == base_commit:
         return 0
     wanted = f"{made}\n^{base_commit}\n".encode()
-    name = ours.run("pack-objects", "-q", "--revs", str(folder / "made"), data=wanted).text
-    path = (folder / f"made-{name}.pack").rename(folder / "out.pack")
-    size = path.stat().st_size
-    if size > PACK_LIMIT:
-        raise RunnerRefused("pack_too_large", f"the result is a pack of {size} bytes, more than {PACK_LIMIT}")
-    return size
+    options = ("pack-objects", "-q", "--revs", str(folder / "made"))
+    packed = ours.run(*options, data=wanted, prefix=_bounded(PACK_LIMIT), accept=(0, _TOO_LONG))
+    path = folder / f"made-{packed.text}.pack"
+    if packed.returncode == _TOO_LONG:
+        for half in ours.folder.git.glob("objects/pack/tmp_pack_*"):
+            half.unlink()
+    if packed.returncode == _TOO_LONG or path.stat().st_size > PACK_LIMIT:
+        raise RunnerRefused("pack_too_large", f"the result is a pack of more than {PACK_LIMIT} bytes")
+    return path.rename(folder / "out.pack").stat().st_size

@@ -39,11 +39,13 @@ def _packed(tree: Path, name: str) -> str | None:
 
 
 def _read(tree: Path, name: str, limit: int) -> str | None:
+    """Give a whole file; None if it is not there, or longer than ``limit``: its beginning could say something else."""
     try:
         with files.opened_file(tree, f".git/{name}") as fd:
-            return os.pread(fd, limit, 0).decode("utf-8", "replace")
+            data = os.pread(fd, limit + 1, 0)
     except RunnerRefused:
         return None
+    return data.decode("utf-8", "replace") if len(data) <= limit else None
 
 
 def objects_of(tree: Path, repo: Path) -> Path | None:

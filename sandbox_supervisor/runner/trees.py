@@ -13,6 +13,7 @@ from sandbox_supervisor.runner.link import RunnerRefused
 
 CLONE_TIME = 600.0
 INDEX = "base-index"
+_OURS = frozenset({"HEAD", "config", "objects", "refs", "shallow", INDEX, "index", "pack", "diff"})
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 _CONFIG_SHA256 = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
 
@@ -58,18 +59,26 @@ def _make_ours(folder: Folder, repo: Path, base_commit: str) -> None:
 
 
 def restore(folder: Folder, repo: Path, commit: str) -> None:
-    """Put our Git directory's settings back to what they must be.
+    """Put our Git directory back to what it must be: its own settings, and nothing in it that we did not put there.
 
-    Without isolation an attempt could have found and changed them; nobody but this runner has a use for any change.
+    Without isolation an attempt could have found and changed it; nobody but this runner has a use for any change.
     """
+    for path in list(folder.git.iterdir()):
+        if path.is_symlink() or path.name not in _OURS:
+            _remove(path)
     config = _CONFIG_SHA256 if len(commit) == 64 else _CONFIG
     for name, text in {"config": config, "objects/info/alternates": f"{repo}/objects\n"}.items():
         path = folder.git / name
         path.parent.mkdir(exist_ok=True)
         path.unlink(missing_ok=True)
         path.write_text(text)
-    for name in ("index.lock", "config.worktree", "info/attributes", "info/exclude", "info/sparse-checkout"):
-        (folder.git / name).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _make_theirs(folder: Folder, repo: Path, base_commit: str) -> None:

@@ -139,6 +139,31 @@ def test_our_own_git_directory_does_not_obey_an_attempt_that_found_it(prepared, 
     assert not trap.sprung
 
 
+def test_our_own_git_directory_takes_no_settings_from_elsewhere(prepared, tmp_path: Path, trap: Trap):
+    folder, repo, base = prepared
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder.git, elsewhere)
+    for name in ("clean", "process"):
+        git("config", f"filter.evil.{name}", str(trap.program), cwd=elsewhere)
+    (folder.git / "commondir").write_text(f"{elsewhere}\n")
+    (folder.tree / ".gitattributes").write_text("* filter=evil\n")
+    (folder.tree / "a.txt").write_text("changed\n")
+    assert snapshots.commit(folder, repo, "Kept", base).changed
+    assert not trap.sprung
+
+
+def test_a_link_in_the_place_of_one_of_our_own_files_is_not_written_through(prepared, tmp_path: Path):
+    folder, repo, base = prepared
+    (tmp_path / "precious").write_text("keep")
+    for name in ("index", "diff", "config"):
+        (folder.git / name).unlink(missing_ok=True)
+        (folder.git / name).symlink_to(tmp_path / "precious")
+    (folder.tree / "a.txt").write_text("changed\n")
+    assert snapshots.commit(folder, repo, "Kept", base).changed
+    assert snapshots.diff(folder, repo, base) > 0
+    assert (tmp_path / "precious").read_text() == "keep"
+
+
 def test_a_submodule_with_a_hostile_config_is_not_looked_into(tmp_path: Path, trap: Trap):
     make_repo(tmp_path / "inner", {"f": "x"})
     make_repo(tmp_path, {"a": "b"})
@@ -193,7 +218,7 @@ def test_a_git_folder_that_is_gone_loses_no_files(prepared):
     assert snapshots.commit(folder, repo, "Kept", base).changed
 
 
-@pytest.mark.parametrize("what", ["fifo", "link", "alternates"])
+@pytest.mark.parametrize("what", ["fifo", "link", "alternates", "alternates far behind"])
 def test_an_object_folder_with_surprises_is_not_read(prepared, tmp_path: Path, what: str):
     folder, repo, base = prepared
     (folder.tree / "a.txt").write_text("agent\n")
@@ -204,7 +229,8 @@ def test_an_object_folder_with_surprises_is_not_read(prepared, tmp_path: Path, w
     elif what == "link":
         (objects / "zz").symlink_to(tmp_path)
     else:
-        (objects / "info/alternates").write_text(f"{repo}/objects\n{tmp_path}\n")
+        gap = "\n" * (10_000 if what == "alternates far behind" else 1)
+        (objects / "info/alternates").write_text(f"{repo}/objects{gap}{tmp_path}\n")
     assert theirs.objects_of(folder.tree, repo) is None
     made = snapshots.commit(folder, repo, "Kept", base)
     assert git("show", "-s", "--format=%s %P", made.commit, cwd=folder.git) == f"Kept {base}"

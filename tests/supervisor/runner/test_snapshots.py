@@ -222,6 +222,15 @@ def test_a_pack_beyond_the_limit_is_refused(work: Work, monkeypatch: pytest.Monk
     assert refused.value.code == "pack_too_large"
 
 
+def test_a_pack_far_beyond_the_limit_is_given_up_before_it_fills_the_disk(work: Work, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(snapshots, "PACK_LIMIT", 100)
+    (work.tree / "big").write_bytes(os.urandom(4 * 1024 * 1024))
+    with pytest.raises(RunnerRefused) as refused:
+        work.commit()
+    assert refused.value.code == "pack_too_large"
+    assert not [path for path in work.folder.git.rglob("*pack*") if path.is_file()]
+
+
 def test_the_attempts_own_index_and_files_are_not_touched(work: Work):
     (work.tree / "staged").write_text("x")
     git("add", "staged", cwd=work.tree)
