@@ -95,11 +95,7 @@ class Flows(ApiView):
             FlowVersionRecord,
             status=201,
             body=NewFlow,
-            headers=(
-                "If-Match",
-                "If-None-Match",
-                "Idempotency-Key",
-            ),
+            headers=("If-Match",),
         ),
     )
 

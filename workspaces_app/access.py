@@ -6,6 +6,7 @@ deployment permission does not cover is Forbidden (403). Being a superuser makes
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from django.contrib.auth.models import AnonymousUser
@@ -69,7 +70,10 @@ OF_DEPLOYMENT: Mapping[Permission, tuple[Scope, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Who asks. ``scopes`` None means a person in a session: no scope limits them."""
+    """Who asks. ``scopes`` None means a person in a session: no scope limits them.
+
+    ``networks`` and ``expires_at`` are the other limits of a token; empty and None where there is none.
+    """
 
     label: str
     user_id: int | None = None
@@ -77,6 +81,8 @@ class Actor:
     scopes: frozenset[Scope] | None = None
     is_staff: bool = False
     granted: frozenset[str] = frozenset()  # Django permissions
+    networks: tuple[str, ...] = ()
+    expires_at: datetime | None = None
 
     @property
     def workspaces(self) -> tuple[str, ...]:
@@ -112,6 +118,8 @@ def actor_of_token(token: ApiToken) -> Actor:
         user_id=user.pk,
         roles={membership.workspace_id: Role(membership.role)},
         scopes=frozenset(Scope(scope) for scope in token.scopes if scope in set(Scope)),
+        networks=tuple(token.cidrs),
+        expires_at=token.expires_at,
         is_staff=user.is_staff,
         granted=frozenset(user.get_all_permissions()) if user.is_staff else frozenset(),
     )

@@ -133,7 +133,7 @@ class Repositories(ApiView):
 
     methods = declare(
         GET=Method(RepositoryPage, query=WorkspaceQuery),
-        POST=Method(RepositoryRecord, status=201, body=NewRepository, headers=("Idempotency-Key",)),
+        POST=Method(RepositoryRecord, status=201, body=NewRepository),
     )
 
     def get(self, request: Request) -> Response:
@@ -165,7 +165,8 @@ class OneRepository(ApiView):
 
     def get(self, request: Request, repository_id: str) -> Response:
         """Read a repository by its id."""
-        row = Repository.objects.select_related("workspace").filter(pk=repository_id).first()
+        rows = Repository.objects.filter(workspace_id__in=self.actor.workspaces).select_related("workspace")
+        row = rows.filter(pk=repository_id).first()
         if row is None:
             raise NotVisible("There is no such repository.", code="repository_unknown")
         authorise(self.actor, Permission.VIEW_REPOSITORIES, row.workspace_id)
@@ -203,7 +204,8 @@ class Tokens(ApiView):
     def post(self, request: Request) -> Response:
         """Make a token of your own. Its text is in this answer and nowhere else.
 
-        A token can make only tokens with scopes that it has itself.
+        A token can make only tokens with scopes that it has itself, for networks that it is bound to; they end with it
+        at the latest.
         """
         asked = self.read(NewToken)
         membership = self._membership(asked.workspace)
@@ -231,7 +233,8 @@ class OneToken(ApiView):
 
     def delete(self, request: Request, key_id: str) -> Response:
         """Revoke a token: your own, or as an admin of its workspace anybody's. Repeating is safe."""
-        row = ApiToken.objects.select_related("membership").filter(pk=key_id).first()
+        rows = ApiToken.objects.filter(membership__workspace_id__in=self.actor.workspaces)
+        row = rows.select_related("membership").filter(pk=key_id).first()
         if row is None:
             raise NotVisible("There is no such token.", code="token_unknown")
         tokens.revoke(row, by=self.actor, now=timezone.now())

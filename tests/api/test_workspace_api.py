@@ -1,13 +1,16 @@
 """Who you are, repositories, tokens, and what the deployment says of itself."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tasks_app.services import clock
 from tests.api.clients import Api
 from tests.git_remotes import Project, make_project
 from tests.task_rows import House, make_house
 from workspaces_app.models import AllowedRoot, ApiToken, AuditEvent, Membership, Repository
+from workspaces_app.services import audit, tokens
 from workspaces_app.states import Role, Scope
 
 pytestmark = pytest.mark.django_db
@@ -122,6 +125,54 @@ def test_a_token_makes_no_token_that_may_do_more(house):
     response = api.post("tokens", {"label": "more", "scopes": ["tasks"]})
     assert (response.status_code, response.json()["code"]) == (403, "scope_escalation")
     assert api.post("tokens", {"label": "same", "scopes": ["workspace"]}).status_code == 201
+
+
+def test_a_token_makes_no_token_that_lives_longer_than_itself(house):
+    maker = tokens.create(
+        membership=house.members[Role.ADMIN], label="x", scopes=[Scope.WORKSPACE], by=audit.SYSTEM,
+        now=clock.database_now(), life=timedelta(days=1),
+    )  # fmt: skip
+    made = Api.of_text(maker.text).post("tokens", {"label": "heir", "scopes": ["workspace"], "days": 366}).json()
+    assert datetime.fromisoformat(made["expires_at"]) == maker.token.expires_at
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [([], ["127.0.0.0/8", "::1/128"]), (["127.0.0.1/32"], ["127.0.0.1/32"]), (["::1"], ["::1/128"]),
+     (["0.0.0.0/0"], None), (["10.0.0.0/8"], None), (["127.0.0.1", "10.0.0.0/8"], None), (["::/0"], None)],
+)  # fmt: skip
+def test_a_token_makes_no_token_for_networks_that_it_is_not_bound_to(house, asked, given):
+    maker = tokens.create(
+        membership=house.members[Role.ADMIN], label="x", scopes=[Scope.WORKSPACE], by=audit.SYSTEM,
+        now=clock.database_now(), cidrs=["127.0.0.0/8", "::1"],
+    )  # fmt: skip
+    response = Api.of_text(maker.text).post("tokens", {"label": "heir", "scopes": ["workspace"], "cidrs": asked})
+    body = response.json()
+    if given is None:
+        assert (response.status_code, body["code"]) == (403, "network_escalation")
+    else:
+        assert (response.status_code, body["cidrs"]) == (201, given)
+
+
+@pytest.mark.parametrize("label", [" \t", "\x00", "a\x1b[31mred", "\u202eright to left"])
+def test_a_label_that_cannot_be_shown_is_refused(api, label):
+    response = api.post("tokens", {"label": label, "scopes": ["read"]})
+    assert (response.status_code, response.json()["code"]) == (422, "token_label")
+
+
+def test_a_token_and_a_repository_of_another_workspace_look_as_if_there_were_none(house):
+    stranger = Api.of_user(make_house("other").user(Role.ADMIN))
+    made = Api.of_user(house.user(Role.VIEWER)).post("tokens", {"label": "x", "scopes": ["read"]}).json()
+    for there, nowhere in (
+        (stranger.call("DELETE", f"tokens/{made['id']}"), stranger.call("DELETE", "tokens/nothing")),
+        (stranger.get(f"repositories/{house.repository.pk}"), stranger.get("repositories/rep_nothing")),
+    ):
+        assert there.status_code == 404
+        assert _without_id(there) == _without_id(nowhere)
+
+
+def _without_id(response):
+    return {name: value for name, value in response.json().items() if name != "request_id"}
 
 
 def test_another_members_token_is_revoked_by_an_admin_only(house, admin):
