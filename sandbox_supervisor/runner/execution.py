@@ -25,6 +25,7 @@ SHIM = Path(__file__).with_name("shim.py")
 CHUNK = 64 * 1024
 BIRTH = 20.0  # seconds in which a shim must have reported itself
 DRAIN = 2.0  # seconds for what is left in a pipe whose writers are all dead
+PROOF = 5.0  # seconds that a shim gets to empty its tree
 Send = Callable[[SessionEventKind, dict[str, Any], bytes], Awaitable[None]]
 
 
@@ -295,6 +296,16 @@ class Execution:
             await self._wait(patience)
         if not self._ending.is_set():
             self._say("kill")
+        await self._prove()
+
+    async def _prove(self) -> None:
+        """Wait for the proof. A shim that fails to give it, perhaps because its tree has stopped it, is killed: then
+        the runner has its orphans and empties them itself."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROOF):
+                await self.empty.wait()
+        if not self.empty.is_set() and self._shim is not None:
+            self._shim.kill()
         await self.empty.wait()
 
     def _rungs(self) -> list[tuple[Callable[[], Awaitable[None]], float]]:

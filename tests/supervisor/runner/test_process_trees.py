@@ -122,6 +122,16 @@ async def test_orphans_of_a_killed_shim_are_found_and_ended(bare_stage: Stage):
     assert (ran.exit["failure_class"], ran.exit["code"]) == ("infra", "tree_lost")
 
 
+async def test_a_tree_that_has_stopped_its_shim_is_ended_all_the_same(bare_stage: Stage):
+    mark = token()
+    await bare_stage.begin(shell(f"setsid sleep {mark} & kill -STOP $PPID; sleep {mark}"))
+    await until(lambda: len(running(f"sleep\0{mark}")) == 2)
+    async with asyncio.timeout(20):
+        await bare_stage.link.stop(ATTEMPT, kill=True)
+    assert running(mark) == []
+    assert (await bare_stage.rest()).exit["outcome"] == "cancelled"
+
+
 async def test_the_end_of_one_tree_leaves_another_alone(on_stage: Stage):
     mark = token()
     await on_stage.begin(shell(f"echo up; sleep {mark}"), "other.1.1")
