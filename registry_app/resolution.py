@@ -1,6 +1,6 @@
 """Pin everything a flow refers to, to an exact version; what is missing is a capability gap, all gaps at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,22 @@ def resolve(version: FlowVersion, *, workspace_id: str) -> Resolution:
             )
         )
     return Resolution(capabilities=tuple(capabilities), gaps=tuple(gaps), drivers=drivers)
+
+
+def vanished(version: FlowVersion, frozen: Iterable[Mapping[str, Any]]) -> tuple[Gap, ...]:
+    """Say which entries that a task of this flow version has frozen may not be used by a new sandbox any more."""
+    usable = {str(driver): driver.digest for versions in _driver_versions().values() for driver in versions}
+    return tuple(_flow_gaps(version)) + tuple(
+        Gap(
+            kind=entry["kind"],
+            reference=entry["version"],
+            wanted_by=(),
+            reason=f"The driver {entry['version']} was withdrawn.",
+            hint="Create the task again with a version that may be used.",
+        )
+        for entry in frozen
+        if entry["kind"] == CapabilityKind.DRIVER and usable.get(entry["version"]) != entry["digest"]
+    )
 
 
 def capability_digest(resolution: Resolution, *, flow_digest: str, policy: Mapping[str, Any]) -> str:

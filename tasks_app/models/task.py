@@ -86,6 +86,9 @@ class Task(models.Model):
     look_again_at = models.DateTimeField(null=True, blank=True)
 
     provisioning_at = models.DateTimeField(null=True, blank=True)
+    creating_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the provider was last to be asked for the sandbox."
+    )
     provisioned_at = models.DateTimeField(null=True, blank=True)
     running_at = models.DateTimeField(null=True, blank=True)
     secret_withdrawn_at = models.DateTimeField(null=True, blank=True)

@@ -152,7 +152,7 @@ def _facts_or_quarantine(task: Task, contact: TaskContact) -> TaskFacts | None:
 
 def claim(task: Task, *, now: datetime) -> None:
     """Commit ``pending → provisioning`` and the intent to create: from here on a sandbox may exist. Raises Stale."""
-    moves = moves_of(task, Decision(), now)
+    moves = Moves(task={"creating_at": now})
     if task.status == Status.PENDING:
         moves.task.update(status=Status.PROVISIONING, provisioning_at=now)
         moves.facts.append(Fact("task.provisioning"))

@@ -1,7 +1,8 @@
 """Create a task's sandbox once, whatever fails in between, and withdraw its secret when it has served."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
@@ -22,6 +23,7 @@ from tasks_app.errors import Stale
 from tasks_app.kernel import Creation, Seen, decide
 from tasks_app.models import Task, TaskCredential
 from tasks_app.services import clock, leases, lifecycle
+from tasks_app.services.creation import lost_capabilities
 from tasks_app.services.facts import facts_of, limits_of
 from tasks_app.services.observation import look, reference_of
 from tasks_app.services.providers import provider_named
@@ -31,7 +33,7 @@ from tasks_app.states import LIVE, Presence, SecretState, Status
 log = structlog.get_logger()
 
 LEASE = timedelta(seconds=60)
-CREATE_PATIENCE = timedelta(seconds=60)  # after it, a creation whose answer was lost has made nothing
+CREATE_PATIENCE = timedelta(seconds=60)  # after it, a call of ``create`` whose answer was lost has made nothing
 AT_ONCE = 50
 
 SECRET_KEYS = {"supervisor": ("task_token", "dial_token"), "materialise": ("download_token",)}
@@ -48,12 +50,12 @@ def provision(task_id: str) -> Task:
     if token is None:
         return lifecycle.read(task_id)[0]
     try:
-        return _provision(task_id)
+        return _provision(task_id, partial(leases.holds, name, token))
     finally:
         leases.release(name, token)
 
 
-def _provision(task_id: str) -> Task:
+def _provision(task_id: str, is_ours: Callable[..., bool]) -> Task:
     task = lifecycle.settle(task_id, lambda *_: Seen(), actor="system:provisioning")
     if task.quarantine:
         return task
@@ -61,18 +63,23 @@ def _provision(task_id: str) -> Task:
         return _resolve(task) if task.presence == Presence.CREATING else task
     if task.status == Status.RUNNING or task.presence not in {Presence.NONE, Presence.CREATING}:
         return task
+    lost = lost_capabilities(task) if task.status == Status.PENDING else ""
+    if lost:
+        return _judge(task, Creation.GAP, lost)
     try:
         lifecycle.claim(task, now=clock.database_now())
     except Stale:
         return lifecycle.read(task_id)[0]
     task = lifecycle.read(task_id)[0]
-    return _create(task)
+    return _create(task) if is_ours(now=clock.database_now()) else task
 
 
 def _create(task: Task) -> Task:
     creation, cause, reference = _call(task)
-    if reference is not None:
-        return adopt(task.pk, reference)
+    return _judge(task, creation, cause) if reference is None else adopt(task.pk, reference)
+
+
+def _judge(task: Task, creation: Creation, cause: str) -> Task:
     return lifecycle.settle(task.pk, lambda *_: Seen(creation=creation, cause=cause), actor="system:provisioning")
 
 
@@ -109,15 +116,22 @@ def adopt(task_id: str, reference: SandboxRef) -> Task:
 
 def _resolve(task: Task) -> Task:
     """Find out whether the creation of a task that ended meanwhile has made a sandbox. Never makes one."""
+    now = clock.database_now()
     observation = look(task)
-    if observation is None or task.provisioning_at is None:
+    if observation is None:
         return task
     if observation.state is not State.ABSENT:
         return adopt(task.pk, _reference(task, observation))
-    now = clock.database_now()
-    if now - task.provisioning_at > CREATE_PATIENCE:
+    if not may_still_appear(task, now):
         lifecycle.record_never_created(task, now=now)
     return lifecycle.read(task.pk)[0]
+
+
+def may_still_appear(task: Task, now: datetime) -> bool:
+    """Say whether a call of ``create`` without an answer may still have an effect: then absence proves nothing."""
+    if task.creating_at is None or task.provisioned_at is not None:
+        return False
+    return now <= task.creating_at + CREATE_PATIENCE
 
 
 def _reference(task: Task, observation: Observation) -> SandboxRef:

@@ -14,7 +14,7 @@ from tasks_app.services.moves import Fact
 from tasks_app.services.observation import reference_of
 from tasks_app.services.proof import archive_settled
 from tasks_app.services.providers import provider_named
-from tasks_app.services.provisioning import CREATE_PATIENCE
+from tasks_app.services.provisioning import may_still_appear
 from tasks_app.states import Presence
 from workspaces_app.access import Actor, Permission, authorise
 from workspaces_app.services import audit
@@ -71,6 +71,7 @@ def _remove(task: Task) -> Report:
     """Stop compute, then remove every object; what remains is found again by the sweep."""
     if task.provisioning_at is None:
         return Report()
+    asked_at = clock.database_now()
     try:
         provider, reference = provider_named(task.provider), reference_of(task)
         provider.terminate(reference, reason=task.removal_reason)
@@ -78,13 +79,7 @@ def _remove(task: Task) -> Report:
     except ProviderError as error:
         log.warning("sandbox_not_removed", task_id=task.pk, code=error.code)
         return Report(remaining=(f"{error.code}: {error.message}"[:300],))
-    return _unless_it_may_still_appear(task, report)
-
-
-def _unless_it_may_still_appear(task: Task, report: Report) -> Report:
-    """A creation whose answer never came may have an effect yet: "gone" is said only when its time is over."""
-    over_at = (task.provisioning_at or task.created_at) + CREATE_PATIENCE
-    if task.provisioned_at is None and clock.database_now() <= over_at:
+    if may_still_appear(task, asked_at):  # "gone" is said only when nothing can come any more
         return Report(removed=report.removed, remaining=("a creation whose answer is not known yet",))
     return report
 

@@ -18,6 +18,7 @@ from tasks_app.models import Task, TaskContact
 from tasks_app.services.contact import PATIENCE
 from tasks_app.services.facts import facts_of, limits_of
 from tasks_app.services.moves import Moves, frees_capacity, move_presence, moves_of
+from tasks_app.services.provisioning import may_still_appear
 from tasks_app.states import LIVE, TERMINAL, Presence, SecretState, Status
 from tests.tasks.simulation_rules import START, Box, Pending, check, check_the_word
 
@@ -46,6 +47,7 @@ class Simulation:
         self.contact = TaskContact(task_id="tsk_1")
         self.box: Box | None = None
         self.created = 0
+        self.late_at: datetime | None = None  # when a call of create without an answer will have its effect
         self.destroyed: list[tuple[str, datetime]] = []
         self.archived: set[int] = set()
         self.workers: dict[int, Pending | None] = {0: None, 1: None}
@@ -125,6 +127,8 @@ class Simulation:
 
     def pass_time(self) -> None:
         self.now += timedelta(seconds=self.random.choice([1, 3, 5, 5, 10]))
+        if self.late_at is not None and self.now >= self.late_at:
+            self._make()
 
     def outage(self) -> None:
         """Nobody of us is there for a while: no sweep, no heartbeat is received."""
@@ -152,7 +156,7 @@ class Simulation:
 
     def _claim(self) -> None:
         task, contact = self.read()
-        moves = Moves()
+        moves = Moves(task={"creating_at": self.now})
         if task.status == Status.PENDING:
             moves.task.update(status=Status.PROVISIONING, provisioning_at=self.now)
         if task.presence == Presence.NONE:
@@ -163,14 +167,21 @@ class Simulation:
     def _create(self) -> None:
         if self.chance(0.2):
             return self.settle(Seen(creation=self.random.choice([Creation.UNKNOWN, Creation.NO_ROOM]), cause="x"))
-        if self.box is None:
-            self.created += 1
-            self.box = Box(instance=f"i{self.created}")
+        if self.box is None and self.chance(0.1):
+            self.late_at = self.now + timedelta(seconds=self.random.randrange(1, 56))
+            return self.settle(Seen(creation=Creation.UNKNOWN, cause="answer lost, effect to come"))
+        self._make()
         if self.chance(0.2):
             return self.settle(Seen(creation=Creation.UNKNOWN, cause="answer lost"))
         if self.chance(0.1):
             return None  # the worker dies before it writes
         return self._adopt()
+
+    def _make(self) -> None:
+        self.late_at = None
+        if self.box is None:
+            self.created += 1
+            self.box = Box(instance=f"i{self.created}")
 
     def _adopt(self) -> None:
         task, contact = self.read()
@@ -185,7 +196,7 @@ class Simulation:
     def _resolve(self) -> None:
         if self.box is not None:
             return self._adopt()
-        if self.task.provisioning_at and self.now - self.task.provisioning_at > timedelta(seconds=60):
+        if not may_still_appear(self.task, self.now):
             task, contact = self.read()
             moves = Moves(task={"lost_at": self.now, "secret": SecretState.WITHDRAWN})
             move_presence(task, Presence.LOST, moves)
@@ -254,8 +265,8 @@ class Simulation:
         self.destroyed.append((task.removal_reason, self.now))
         if self.box is not None:
             self.box = None
-        started = task.provisioning_at
-        if task.provisioned_at is None and started and self.now <= started + timedelta(seconds=60):
+        self.late_at = None  # the name is used up
+        if may_still_appear(task, self.now):
             return
         moves = Moves(task={"reclaimed_at": self.now, "secret": SecretState.WITHDRAWN})
         move_presence(task, Presence.RECLAIMED, moves)

@@ -7,10 +7,11 @@ from typing import Any
 from policy_app.models import PolicyRevision
 from policy_app.services.publish import current_revision
 from registry_app.models import FlowVersion
-from registry_app.resolution import Resolution, resolve
+from registry_app.resolution import Resolution, resolve, vanished
 from sandbox_providers.contract import ProviderCapabilities, ProviderError
 from sandbox_supervisor.protocol.flow import Flow
 from tasks_app.errors import CapabilityGap, NotVisible
+from tasks_app.models import Task
 from tasks_app.services.creation.request import TaskRequest
 from tasks_app.services.providers import image_in_use, provider_named
 from workspaces_app.access import Actor
@@ -63,6 +64,16 @@ def find_capabilities(references: References, request: TaskRequest) -> Capabilit
         named = ", ".join(f"{gap['kind']} {gap['reference']}" for gap in gaps)
         raise CapabilityGap(f"This cannot run here yet: {named}.", gaps=gaps)
     return Capabilities(policy=policy, resolution=resolution, provider=provider, image=_image(policy, provider))
+
+
+def lost_capabilities(task: Task) -> str:
+    """Say what ``task`` has frozen and a new sandbox can no longer have; empty when everything is still there."""
+    reasons = [gap.reason for gap in vanished(task.flow_version, task.capabilities)]
+    try:
+        provider_named(task.provider)
+    except ProviderError as error:
+        reasons.append(error.message)
+    return " ".join(reasons)
 
 
 def _provider(policy: PolicyRevision) -> tuple[ProviderCapabilities | None, list[dict[str, Any]]]:

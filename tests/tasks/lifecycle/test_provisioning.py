@@ -1,16 +1,24 @@
 """From a pending row to a running sandbox, whatever the provider does meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 
+from registry_app.models import DriverVersion, FlowVersion
+from registry_app.services.drivers import store_driver
+from registry_app.services.flows import compiled_or_refused, store_flow
+from registry_app.services.seed import SCRIPTED
 from sandbox_providers.contract import State
 from sandbox_providers.scripted import Fault
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.messages import Desired
 from sandbox_supervisor.protocol.spec import TaskSpecification
 from tasks_app.models import Quota
-from tasks_app.services import contact, leases, lifecycle, observation, provisioning, tokens
+from tasks_app.services import contact, leases, lifecycle, observation, providers, provisioning, tokens
 from tasks_app.services.providers import provider_named
 from tasks_app.states import FailureCode, Presence, SecretState, Status
+from tests.tasks.lifecycle.house import FLOW
+from workspaces_app.services.audit import SYSTEM
 
 
 def creates(house) -> int:
@@ -199,6 +207,80 @@ def test_a_create_that_never_had_an_effect_is_given_up_after_the_end(house):
     assert not house.world.boxes
 
 
+def test_a_last_try_that_may_still_have_an_effect_is_waited_for_however_old_the_task_is(house):
+    house.world.plan("create", Fault.LOST_REQUEST, Fault.LOST_REQUEST)
+    task = house.starting()
+    house.clock.advance(seconds=100)
+    provisioning.sweep()
+    lifecycle.request_cancel(task.pk, actor="user:ada")
+    provisioning.sweep()
+    task = house.again(task)
+    assert (task.presence, task.quota_held) == (Presence.CREATING, True)
+    provider_named("scripted").create(provisioning.sandbox_spec(task), provisioning.secret_bundle(task))
+    provisioning.sweep()
+    provisioning.sweep_secrets()
+    task = house.again(task)
+    assert (task.presence, task.secret) == (Presence.PRESENT, SecretState.WITHDRAWN)
+
+
+def test_a_worker_that_slept_past_its_lease_creates_nothing(house, monkeypatch):
+    task, claim = house.pending(), lifecycle.claim
+
+    def drowsy(*arguments, **named):
+        claim(*arguments, **named)
+        house.clock.advance(seconds=61)
+
+    with monkeypatch.context() as asleep:
+        asleep.setattr(lifecycle, "claim", drowsy)
+        assert provisioning.provision(task.pk).presence == Presence.CREATING
+    assert not house.world.history
+    assert provisioning.provision(task.pk).presence == Presence.PRESENT
+
+
+class TestCapabilities:
+    @pytest.fixture
+    def agents(self, house):
+        """A task whose agent's driver was pinned."""
+        source = FLOW.replace("one-command", "one-agent").replace(
+            'command: {run: "true"}', "agent: {driver: scripted, prompt: go, playbook: [{say: hello}]}"
+        )
+        flow = store_flow(source, compiled_or_refused(source), workspace=None, number=1, by=house.actor)
+        return house.pending(flow_version_id=flow.pk)
+
+    def test_a_driver_that_was_withdrawn_before_the_sandbox_fails_the_task_by_name(self, house, agents):
+        DriverVersion.objects.update(yanked_at=house.clock(), yanked_because="It leaks.")
+        task = provisioning.provision(agents.pk)
+        assert (task.status, task.failure_code, task.quota_held) == (Status.FAILED, FailureCode.CAPABILITY_GAP, False)
+        assert "scripted@1" in task.failure["message"]
+        assert not house.world.history
+
+    def test_a_flow_that_was_withdrawn_before_the_sandbox_fails_the_task_by_name(self, house):
+        task = house.pending()
+        FlowVersion.objects.filter(pk=house.flow.pk).update(yanked_at=house.clock(), yanked_because="It loops.")
+        task = provisioning.provision(task.pk)
+        assert (task.status, task.failure_code) == (Status.FAILED, FailureCode.CAPABILITY_GAP)
+        assert "It loops." in task.failure["message"]
+
+    def test_a_provider_that_was_taken_out_before_the_sandbox_fails_the_task_by_name(self, house, settings):
+        task = house.pending()
+        settings.PROVIDERS = ()
+        providers._ready.clear()
+        task = provisioning.provision(task.pk)
+        assert (task.status, task.failure_code) == (Status.FAILED, FailureCode.CAPABILITY_GAP)
+        assert "scripted" in task.failure["message"]
+
+    def test_a_newer_driver_changes_nothing_for_a_task_that_waits(self, house, agents):
+        store_driver(replace(SCRIPTED, env={"NEWER": "1"}), description="", by=SYSTEM)
+        assert provisioning.provision(agents.pk).presence == Presence.PRESENT
+
+    def test_what_is_withdrawn_once_the_creation_has_begun_stops_nothing(self, house, agents):
+        house.world.plan("create", Fault.LOST_REQUEST)
+        provisioning.provision(agents.pk)
+        DriverVersion.objects.update(yanked_at=house.clock())
+        house.clock.advance(seconds=6)
+        assert provisioning.provision(agents.pk).presence == Presence.PRESENT
+
+
 def test_a_pending_task_is_cancelled_without_any_sandbox(house):
     task = lifecycle.request_cancel(house.pending().pk, actor="user:ada")
     provisioning.sweep()
@@ -221,8 +303,6 @@ def test_the_sweep_goes_on_after_a_row_that_makes_no_sense(house):
 
 
 def test_a_provider_that_is_not_installed_any_more_is_no_verdict(house, settings):
-    from tasks_app.services import providers
-
     task = house.running()
     settings.PROVIDERS = ()
     providers._ready.clear()

@@ -49,9 +49,9 @@ def test_every_column_is_either_frozen_or_named_as_one_that_lives():
     living = {
         "id", "title", "rev", "status", "presence", "health", "secret", "round", "failure_code", "failure", "sandbox",
         "instance", "endpoint", "absent_since", "absent_reads", "trouble", "removal_reason", "removal_remaining",
-        "quota_held", "quarantine", "attempts", "look_again_at", "provisioning_at", "provisioned_at", "running_at",
-        "secret_withdrawn_at", "cancel_requested_at", "delete_requested_at", "first_terminal_at", "retain_until",
-        "lost_at", "reclaimed_at",
+        "quota_held", "quarantine", "attempts", "look_again_at", "provisioning_at", "creating_at", "provisioned_at",
+        "running_at", "secret_withdrawn_at", "cancel_requested_at", "delete_requested_at", "first_terminal_at",
+        "retain_until", "lost_at", "reclaimed_at",
     }  # fmt: skip
     assert {field.attname for field in Task._meta.concrete_fields} == living | set(FROZEN)
 
