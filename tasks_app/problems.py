@@ -47,7 +47,6 @@ STATUSES: Mapping[type[Exception], HTTPStatus] = {
     PermissionDenied: HTTPStatus.FORBIDDEN,
     RequestDataTooBig: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     SuspiciousOperation: HTTPStatus.BAD_REQUEST,
-    OperationalError: HTTPStatus.SERVICE_UNAVAILABLE,
     DataError: HTTPStatus.BAD_REQUEST,  # what no column can hold, a NUL in a text above all
 }
 
@@ -87,6 +86,8 @@ class Problem:
 
 def describe(error: Exception) -> Problem | None:
     """Give the problem that an error is; None for a defect of ours. A foreign exception's own words are never shown."""
+    if isinstance(error, OperationalError):
+        return _of_database(error)
     if isinstance(error, live.SupervisorRefused):
         return _of_supervisor(error)
     if isinstance(error, errors.ControlPlaneError):
@@ -98,6 +99,14 @@ def describe(error: Exception) -> Problem | None:
         return None
     detail = str(error) if isinstance(error, codec.Malformed) else status.description or status.phrase
     return Problem(status=status, code=CODES.get(status, "refused"), detail=detail, headers=_retry(status))
+
+
+def _of_database(error: OperationalError) -> Problem:
+    """Tell the client to come again; what the database said is for the operator."""
+    log.warning("database_unavailable", exc_info=error)
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    detail = "The database does not answer now. Try again; the log of the control plane knows more."
+    return Problem(status=status, code=CODES[status], detail=detail, headers=_retry(status))
 
 
 def _status(error: Exception) -> HTTPStatus | None:

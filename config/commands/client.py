@@ -70,10 +70,16 @@ class Client:
 
 
 def _is_an_answer(answer: httpx.Response) -> bool:
-    """Say whether the product itself has spoken; a 5xx of its own (a sandbox that is away) is a problem document."""
+    """Say whether the product itself has spoken and meant it.
+
+    A 5xx of its own (a sandbox that is away) is a problem document; ``unavailable`` among them asks to come again.
+    """
     if answer.status_code == 429:
         return False
-    return answer.status_code < 500 or answer.headers.get("content-type", "").startswith("application/problem+json")
+    if answer.status_code < 500:
+        return True
+    said = answer.headers.get("content-type", "").startswith("application/problem+json")
+    return said and bool(answer.json().get("code") != "unavailable")
 
 
 def _read(answer: httpx.Response) -> Any:
