@@ -22,12 +22,14 @@ def database(url: str, state: Path) -> dict[str, Any]:
             "NAME": state / "caisson.sqlite3",
             "OPTIONS": dict(SQLITE_OPTIONS),
         }
-    settings = dict(environ.Env.db_url_config(url))
-    engine = settings.get("ENGINE")
-    if engine == "django.db.backends.sqlite3":
+    try:
+        settings = dict(environ.Env.db_url_config(url))
+    except ValueError as error:
+        raise EnvironmentProblem(f"DATABASE_URL: {error}.") from None
+    if settings.get("NAME") in {None, "", ":memory:"}:
+        raise EnvironmentProblem("DATABASE_URL must name a database that all processes share.")
+    if settings["ENGINE"] == "django.db.backends.sqlite3":
         settings["OPTIONS"] = dict(SQLITE_OPTIONS)
-    elif engine == "django.db.backends.postgresql":
-        settings.setdefault("CONN_HEALTH_CHECKS", True)
     else:
-        raise EnvironmentProblem("DATABASE_URL must begin with postgres:// or sqlite:///.")
+        settings.setdefault("CONN_HEALTH_CHECKS", True)
     return settings

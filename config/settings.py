@@ -16,11 +16,8 @@ STATE_DIR = state.prepare(_environment.get(env.STATE_DIR, BASE_DIR / ".caisson")
 RUN_DIR = state.run_folder(STATE_DIR)
 CONTROL_SOCKET = RUN_DIR / "control.sock"  # where local sandboxes call the internal API
 SECRET_KEY = _environment.get(env.SECRET_KEY, "") or state.generated(STATE_DIR, "secret_key")
-TOKEN_PEPPER_RING: tuple[tuple[str, str], ...] = tuple(
-    (part.partition(":")[0], part.partition(":")[2])
-    for part in (
-        _environment.get(env.TOKEN_PEPPER, "") or state.generated(STATE_DIR, "token_pepper", prefix="k1:")
-    ).split(",")
+TOKEN_PEPPER_RING = _environment.get(env.TOKEN_PEPPER, ()) or env.TOKEN_PEPPER.read(
+    state.generated(STATE_DIR, "token_pepper", prefix="k1:")
 )  # ((key id, hex), …), the first one signs
 
 # --- who may reach it ------------------------------------------------------------------------------------------------
@@ -53,7 +50,9 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": ["'none'"],
     }
 }
-DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024  # bytes; request bodies are bounded to 1 MiB by their readers
+DATA_UPLOAD_MAX_MEMORY_SIZE = (
+    2 * 1024 * 1024
+)  # bytes; sandboxes' requests are bounded lower, see tasks_app.internal.gate
 
 # --- applications ----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
