@@ -67,6 +67,8 @@ LIVE = frozenset({Status.PENDING, Status.PROVISIONING, Status.RUNNING})
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 STANDING = frozenset({Presence.CREATING, Presence.PRESENT})
 """The sandbox exists or may exist: it holds capacity, and is observed."""
+GONE = frozenset({Presence.LOST, Presence.TERMINATED, Presence.RECLAIMING, Presence.RECLAIMED})
+"""The sandbox will never be heard again."""
 
 STATUS_MOVES: dict[Status, frozenset[Status]] = {
     Status.PENDING: frozenset({Status.PROVISIONING, Status.FAILED, Status.CANCELLED}),

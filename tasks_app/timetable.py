@@ -19,5 +19,6 @@ TIMETABLE: Mapping[str, Entry] = {
     "deliver": Entry(timedelta(seconds=15), "deliveries that the queue forgot or that are due again"),
     "reclaim": Entry(timedelta(seconds=60), "sandboxes whose time is over"),
     "outbox": Entry(timedelta(seconds=5), "history that pages were not told of"),
+    "leftovers": Entry(timedelta(seconds=60), "answers, leases and uploads that have served or never will"),
     "tick": Entry(timedelta(seconds=30), "proof that worker and queue are alive"),
 }

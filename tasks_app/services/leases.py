@@ -10,11 +10,12 @@ from tasks_app.models import Lease
 
 def take(name: str, *, now: datetime, ttl: timedelta) -> str | None:
     """Give the token of a lease that is now ours until ``now + ttl``; None while somebody else holds it."""
-    Lease.objects.get_or_create(name=name)
-    token = secrets.token_hex(16)
     free = Q(held_until__isnull=True) | Q(held_until__lte=now)
-    won = Lease.objects.filter(free, name=name).update(token=token, held_until=now + ttl)
-    return token if won else None
+    token, until = secrets.token_hex(16), now + ttl
+    if Lease.objects.filter(free, name=name).update(token=token, held_until=until):
+        return token
+    _, made = Lease.objects.get_or_create(name=name, defaults={"token": token, "held_until": until})
+    return token if made else None
 
 
 def renew(name: str, token: str, *, now: datetime, ttl: timedelta) -> bool:
@@ -38,8 +39,7 @@ def tick(name: str, *, now: datetime, patience: timedelta) -> datetime:
 
     A clock that went backwards counts as a missed tick.
     """
-    Lease.objects.get_or_create(name=name)
     unbroken = Lease.objects.filter(name=name, ticked_at__range=(now - patience, now), unbroken_since__isnull=False)
     if not unbroken.update(ticked_at=now):
-        Lease.objects.filter(name=name).update(ticked_at=now, unbroken_since=now)
-    return Lease.objects.filter(name=name).values_list("unbroken_since", flat=True)[0] or now
+        Lease.objects.update_or_create(name=name, defaults={"ticked_at": now, "unbroken_since": now})
+    return Lease.objects.values_list("unbroken_since", flat=True).get(name=name) or now

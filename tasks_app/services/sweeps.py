@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from tasks_app.errors import Refused
 from tasks_app.models import Lease
-from tasks_app.services import clock, contact, delivery, leases, observation, outbox, provisioning, retention
+from tasks_app.services import clock, contact, delivery, leases, leftovers, observation, outbox, provisioning, retention
 from tasks_app.timetable import TIMETABLE
 
 LATE_AFTER = 4  # periods
@@ -24,6 +24,7 @@ SWEEPS: Mapping[str, Callable[[], object]] = {
     "deliver": delivery.sweep,
     "reclaim": retention.sweep,
     "outbox": outbox.sweep,
+    "leftovers": leftovers.sweep,
     "tick": _nothing,
 }
 

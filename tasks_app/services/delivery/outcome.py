@@ -17,12 +17,14 @@ LONGEST_WAIT = timedelta(minutes=2)
 
 
 def settle(delivery: Delivery, state: DeliveryState, **columns: Any) -> None:
-    """Move a queued delivery to its last state; whoever comes second changes nothing."""
+    """Move an open delivery to its last state; whoever comes second changes nothing."""
     if "message" in columns:
         columns["message"] = str(columns["message"])[:1000]
     with transaction.atomic():
-        settled = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.QUEUED).update(
-            state=state, settled_at=clock.database_now(), look_again_at=None, **columns
+        settled = (
+            Delivery.objects.unsettled()
+            .filter(pk=delivery.pk)
+            .update(state=state, settled_at=clock.database_now(), look_again_at=None, **columns)
         )
         delivery.refresh_from_db()
         if settled:
