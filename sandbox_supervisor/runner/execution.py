@@ -16,7 +16,7 @@ from typing import Any
 
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.rows import Identity
-from sandbox_supervisor.runner import verdicts, wire
+from sandbox_supervisor.runner import claims, verdicts, wire
 from sandbox_supervisor.runner.children import children
 from sandbox_supervisor.runner.hostline import HostLine
 from sandbox_supervisor.runner.link import RunnerRefused, SessionEventKind, Spawn, SpawnKind
@@ -200,7 +200,7 @@ class Execution:
             await host.open(self.plan.job)
             async for kind, data, payload in host.events():
                 await self._emit(kind, data, payload)
-        except (wire.WireError, verdicts.Nonsense) as error:
+        except (wire.WireError, claims.Nonsense) as error:
             host.broken = str(error)
             self._say("kill")
         except (ConnectionError, OSError):

@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
-from sandbox_supervisor.runner import verdicts, wire
+from sandbox_supervisor.runner import claims, wire
 from sandbox_supervisor.runner.link import SessionEventKind
 
 HEADER_LIMIT = 256 * 1024
@@ -38,9 +38,9 @@ class HostLine:
         assert self._reader is not None  # noqa: S101  # open() comes first
         while frame := await wire.read(self._reader, header_limit=HEADER_LIMIT, payload_limit=PAYLOAD_LIMIT):
             if frame.header.get("t") == "end":
-                self.report = verdicts.check_report(frame.header.get("report"))
+                self.report = claims.check_report(frame.header.get("report"))
             elif self.report is None:
-                yield verdicts.check_event(frame)
+                yield claims.check_event(frame)
 
     def close(self) -> None:
         if self._line is not None:
