@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sandbox_supervisor.engine import clock
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.errors import Refusal
-from sandbox_supervisor.graph.facts import Commanded, Fact, Progress
+from sandbox_supervisor.graph.facts import Commanded, Fact, Progress, Restarted
 from sandbox_supervisor.graph.rows import AttemptRow, Change, State
 from sandbox_supervisor.log import Committed, Log, StorageFull
 from sandbox_supervisor.protocol.flow import Node
@@ -38,6 +39,7 @@ class Engine:
         self._nodes = {node.key: node for node in spec.flow.all_nodes()}
         self._lock = asyncio.Lock()
         self._commanding = asyncio.Lock()
+        self._begun = asyncio.Event()
         self._transitions: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()
 
@@ -57,19 +59,29 @@ class Engine:
     ) -> Committed | None:
         """Commit what ``fact`` means. None: it means nothing (any more), or ``only_if`` no longer holds.
 
-        Blocks while the disk is full: nothing is dropped. What an attempt that is to stop still says may then use the
-        space that is kept for transitions, so that it can end. Raises Refusal, StorageCorrupt.
+        Blocks until ``begin`` has returned, and while the disk is full: nothing is dropped. What an attempt that is to
+        stop still says may then use the space that is kept for transitions, so that it can end. Raises Refusal,
+        StorageCorrupt.
         """
+        await self._begun.wait()
+
+        def work() -> Coroutine[Any, Any, Committed | None]:
+            return self._take(fact, durable=durable or self._is_to_stop(fact), only_if=only_if)
+
+        return await self._in_space(type(fact).__name__, work)
+
+    async def _in_space(self, what: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do the work, again and again while there is no space for what it commits."""
         while True:
             try:
-                return await self._whole(self._take(fact, durable=durable, only_if=only_if))
+                return await self._whole(work())
             except StorageFull:
-                logger.warning("storage.full: %s waits for space", type(fact).__name__)
+                logger.warning("storage.full: %s waits for space", what)
                 await self.log.wait_space(SPACE_PATIENCE)
-                durable = durable or self._is_to_stop(fact)
 
     def _is_to_stop(self, fact: Fact) -> bool:
-        return isinstance(fact, Progress) and self.attempt(str(fact.attempt)).cancel_reason is not None
+        row = self.state.attempts.get(str(fact.attempt)) if isinstance(fact, Progress) else None
+        return row is not None and row.cancel_reason is not None
 
     async def _take(self, fact: Fact, *, durable: bool, only_if: Callable[[State], bool]) -> Committed | None:
         async with self._lock:
@@ -78,8 +90,21 @@ class Engine:
             change = kernel.step(self.spec.flow, self.state, fact, clock.now())
             return await self._commit(change, durable=durable) if change != Change() else None
 
-    async def begin(self, change: Change) -> Committed:
-        """Commit a change that no fact stands for: the rows of a new graph."""
+    async def begin(self, rows: Change, fact: Restarted) -> None:
+        """Commit the rows of a new graph, if these are any, and that a supervisor has taken over; then facts are taken.
+
+        Blocks while the disk is full. Raises StorageCorrupt.
+        """
+        if rows != Change():
+            await self._in_space("a new graph", lambda: self._store(rows))
+        await self._in_space("a start", lambda: self._take(fact, durable=True, only_if=lambda _: True))
+        self._begun.set()
+
+    async def begun(self) -> None:
+        """Return once ``begin`` has."""
+        await self._begun.wait()
+
+    async def _store(self, change: Change) -> Committed:
         async with self._lock:
             return await self._commit(change, durable=True)
 
@@ -110,12 +135,17 @@ class Engine:
         try:
             committed = await self.take(Commanded(command=command))
         except Refusal as refusal:
-            return CommandOutcome(
-                code=refusal.outcome, reason=refusal.code, message=refusal.message, facts=refusal.facts
-            )
+            return await self._refused(command, refusal)
         if committed is None or committed.change.command is None:
             return CommandOutcome(code=OutcomeCode.DONE, seq=self.log.head().seq)
         return committed.change.command.outcome
+
+    async def _refused(self, command: Command, refusal: Refusal) -> CommandOutcome:
+        row = kernel.refused(command, refusal)
+        if command.id:
+            with suppress(StorageFull):
+                await self._whole(self._store(Change(command=row)))
+        return row.outcome
 
     async def until(self, holds: Callable[[State], bool]) -> State:
         """Wait for the first committed state of which ``holds`` is true."""

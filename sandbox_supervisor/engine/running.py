@@ -22,6 +22,7 @@ from sandbox_supervisor.engine.trees import Trees
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.facts import Restarted
+from sandbox_supervisor.graph.rows import Change
 from sandbox_supervisor.log import Log, StorageCorrupt, StorageFull
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.spec import TaskSpecification
@@ -106,13 +107,10 @@ class Running:
             self.scheduler.wake()
 
     async def start(self) -> None:
-        """Listen for a runner, replay the outbox, schedule. A damaged log is only read."""
+        """Listen for a runner, replay the outbox, schedule. A damaged log is only read; on a disk without a byte the
+        same is true until there is space."""
         await self.gate.start()
-        self._own(self.runners.follow(), "runners")
-        if not self.engine.log.damage:
-            self.outbox.reconcile()
-            self._own(self.scheduler.dispatch(), "dispatch")
-            self._own(self.scheduler.fire_timers(), "timers")
+        self._own(self._begin(), "begin")
         if self.control:
             self._own(self.control.run(self.facade), "heartbeat")
             self._own(self.departures.archive_when_wanted(), "archive")
@@ -120,6 +118,14 @@ class Running:
         self._own(_watch(self.options.folder), "folder")
         for service in self.options.services:
             self._own(service(self), "service")
+
+    async def _begin(self) -> None:
+        if not self.engine.log.damage:
+            await _take_over(self.engine)
+            self.outbox.reconcile()
+            self._own(self.scheduler.dispatch(), "dispatch")
+            self._own(self.scheduler.fire_timers(), "timers")
+        self._own(self.runners.follow(), "runners")
 
     def _own(self, work: Awaitable[None], name: str) -> None:
         self._group.create_task(_coroutine(work), name=name)
@@ -141,7 +147,6 @@ async def supervise(options: Options) -> None:
     try:
         engine = Engine(options.spec, options.folder, log, await asyncio.to_thread(log.load))
         if not log.damage:
-            await _begin(engine)
             await _run(options, engine)
         logger.error("storage.corrupt: %s", log.damage)
         await _run(options, engine)
@@ -150,7 +155,7 @@ async def supervise(options: Options) -> None:
 
 
 async def _open(options: Options) -> Log:
-    """Open the log. On a disk without space even for that, wait: a supervisor that keeps ending ends the sandbox."""
+    """Open the log. Where there is no space to make one, wait: a supervisor that keeps ending ends the sandbox."""
     while True:
         try:
             limit = options.spec.limits.attempt_log
@@ -179,20 +184,19 @@ async def _run(options: Options, engine: Engine) -> None:
         await engine.settle()
 
 
-async def _begin(engine: Engine) -> None:
-    """Write the rows of a new graph, or say that a supervisor has taken over."""
+async def _take_over(engine: Engine) -> None:
+    """Write the rows of a new graph if there is none, and that a supervisor has taken over."""
     spec, log = engine.spec, engine.log
+    rows = Change()
     if engine.state == kernel.EMPTY:
-        limit = spec.limits.attempts_per_task
         rows = kernel.initial(
             spec.flow,
             task=spec.task.id,
             inputs=spec.inputs,
-            attempts_limit=limit,
+            attempts_limit=spec.limits.attempts_per_task,
             specification=codec.digest(spec),
         )
-        await engine.begin(rows)
-    await engine.take(Restarted(boot=log.boot, alive_until=log.alive_until, same_boot=log.same_boot))
+    await engine.begin(rows, Restarted(boot=log.boot, alive_until=log.alive_until, same_boot=log.same_boot))
 
 
 async def _watch(folder: Path) -> None:

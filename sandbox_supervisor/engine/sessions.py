@@ -1,7 +1,6 @@
 """Follow one attempt's session: bring what it does into the log in small batches, and its questions as requests."""
 
 import asyncio
-import errno
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from sandbox_supervisor.engine import clock
 from sandbox_supervisor.engine.core import SPACE_LOOK, SPACE_PATIENCE, Engine
 from sandbox_supervisor.graph.facts import Asked, Progress
 from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
+from sandbox_supervisor.log.space import NO_SPACE
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.states import RequestKind, RequestState
 from sandbox_supervisor.runner.link import RunnerLost, SessionEvent, SessionEventKind
@@ -96,7 +96,7 @@ class Follower:
             try:
                 return self._output.write(stream, payload)
             except OSError as error:
-                if error.errno != errno.ENOSPC:
+                if error.errno not in NO_SPACE:
                     raise
             if self._engine.attempt(str(self._attempt)).cancel_reason:
                 logger.warning("output.lost attempt=%s: %s bytes for lack of space", self._attempt, len(payload))

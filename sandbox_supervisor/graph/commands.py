@@ -7,7 +7,7 @@ from sandbox_supervisor.graph import cancel, requests, rerun
 from sandbox_supervisor.graph.draft import Draft, is_live
 from sandbox_supervisor.graph.effects import EffectKind
 from sandbox_supervisor.graph.errors import Refusal
-from sandbox_supervisor.graph.rows import Change, CommandRow
+from sandbox_supervisor.graph.rows import CommandRow
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.messages import Command, CommandOutcome, CommandVerb, OutcomeCode
@@ -19,12 +19,12 @@ def command_digest(command: Command) -> str:
     return codec.digest(replace(command, id="", actor=""))
 
 
-def refused(command: Command, refusal: Refusal) -> Change:
-    """Record a refusal under the command's id, so that repeating it gives the same answer."""
+def refused(command: Command, refusal: Refusal) -> CommandRow:
+    """Give what is to be stored of a refusal, so that repeating the command gives the same answer."""
     outcome = CommandOutcome(
         code=refusal.outcome, reason=refusal.code, message=refusal.message, facts=codec.plain(refusal.facts)
     )
-    return Change(command=CommandRow(id=command.id, digest=command_digest(command), outcome=outcome))
+    return CommandRow(id=command.id, digest=command_digest(command), outcome=outcome)
 
 
 def carry_out(d: Draft, command: Command) -> None:

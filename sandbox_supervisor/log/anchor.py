@@ -1,4 +1,7 @@
-"""The anchor: the newest durable head, outside the database, so that a database gone back in time is noticed."""
+"""The anchor: the newest durable head, outside the database, so that a database gone back in time is noticed.
+
+It also counts the openings: a log that is damaged or without space for a commit must not be taken for its earlier life.
+"""
 
 import os
 from contextlib import suppress
@@ -14,13 +17,14 @@ _SIZE = 512  # one sector: an overwrite is whole or not at all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where both chains stand; the chains in hex."""
+    """Where both chains stand; the chains in hex. ``boot`` counts the openings of the log."""
 
     epoch: str
     seq: int
     chain: str
     change: int
     change_chain: str
+    boot: int
 
 
 class Anchor:

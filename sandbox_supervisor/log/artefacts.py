@@ -73,9 +73,7 @@ class ArtefactStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with suppress(FileNotFoundError):
-            folder.parent.stat()
-            folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         for leftover in folder.glob(f"{_TEMPORARY}*"):
             leftover.unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ import secrets
 import sqlite3
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from sandbox_supervisor.log import schema
@@ -25,6 +26,7 @@ def instant() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+@cache
 def boot_id() -> str:
     """Give what the kernel calls this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -44,32 +46,32 @@ def read_or_create(connection: sqlite3.Connection) -> dict[str, str]:
     return meta
 
 
-def facts(meta: dict[str, str], *, boot: int) -> Facts:
-    """Read the facts out of the meta values. Raises StorageCorrupt."""
+def facts(meta: dict[str, str], *, counted: int) -> Facts:
+    """Read the facts out of the meta values; ``counted`` is the last boot that is known of. Raises StorageCorrupt."""
     try:
         alive = float(meta["alive"]) if "alive" in meta else None
+        before = int(meta["boot"])
     except ValueError:
         raise StorageCorrupt("the log's own description is damaged") from None
     same = meta.get("machine_boot", boot_id()) == boot_id()
-    return Facts(epoch=meta["epoch"], boot=boot, alive_until=alive, same_boot=same)
+    return Facts(epoch=meta["epoch"], boot=max(before, counted) + 1, alive_until=alive, same_boot=same)
 
 
-def count(connection: sqlite3.Connection, meta: dict[str, str]) -> Facts:
-    """Count one more boot, durably. Raises StorageCorrupt."""
-    try:
-        boot = int(meta["boot"]) + 1
-    except ValueError:
-        raise StorageCorrupt("the log's own description is damaged") from None
-    found = facts(meta, boot=boot)
+def write(connection: sqlite3.Connection, found: Facts) -> None:
+    """Write down that there is one more boot, durably. Raises sqlite3.Error; then nothing was written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        store(connection, {"boot": str(boot), "machine_boot": boot_id()})
+        store(connection, {"boot": str(found.boot)})
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return found
+
+
+def sign_of_life() -> dict[str, str]:
+    """Give the meta values by which the next opening knows how long this one lived."""
+    return {"alive": repr(instant()), "machine_boot": boot_id()}
 
 
 def store(connection: sqlite3.Connection, values: dict[str, str]) -> None:

@@ -34,9 +34,10 @@ class Head:
     change: int
     change_chain: bytes
 
-    def position(self, epoch: str) -> Position:
+    def position(self, epoch: str, boot: int) -> Position:
         return Position(
             epoch=epoch,
+            boot=boot,
             seq=self.seq,
             chain=self.chain.hex(),
             change=self.change,

@@ -63,7 +63,7 @@ def write_group(database: Database, commits: list[Commit], *, durable: bool) -> 
     connection.execute("BEGIN IMMEDIATE")
     try:
         results = [_write_one(database, item.change) for item in commits]
-        boot.store(connection, {"alive": repr(boot.instant())})
+        boot.store(connection, boot.sign_of_life())
         crashpoints.hit(Point.BEFORE_COMMIT)
         connection.execute("COMMIT")
     except BaseException:
@@ -80,7 +80,7 @@ def _write_one(database: Database, change: Change) -> Committed | Exception:
     connection.execute("SAVEPOINT one")
     try:
         result: Committed | Exception = database.write(change)
-    except (Superseded, UnicodeEncodeError, TypeError, ValueError, OverflowError) as error:
+    except (Superseded, UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         connection.execute("ROLLBACK TO one")
         database.head = before
         result = error
@@ -90,4 +90,14 @@ def _write_one(database: Database, change: Change) -> Committed | Exception:
 
 def is_full(error: Exception) -> bool:
     """Say whether an error means that the disk is full."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def is_of_disk(error: Exception) -> bool:
+    """Say whether an error is about reading and writing files, whatever they hold."""
+    return _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR)
+
+
+def _code(error: Exception) -> int:
+    """Give SQLite's primary code; 0 for any other error."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -5,17 +5,18 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sandbox_supervisor.graph.rows import Change, NewEvent
 from sandbox_supervisor.log import boot, crashpoints, schema, verify
-from sandbox_supervisor.log.anchor import Anchor
+from sandbox_supervisor.log.anchor import Anchor, Position
 from sandbox_supervisor.log.boot import Facts
 from sandbox_supervisor.log.crashpoints import Point
 from sandbox_supervisor.log.database import Committed, Database
 from sandbox_supervisor.log.errors import StorageCorrupt, StorageFull
-from sandbox_supervisor.log.group import Commit, is_full, write_group
+from sandbox_supervisor.log.group import Commit, is_full, is_of_disk, write_group
 from sandbox_supervisor.log.space import Ballast
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.messages import Head
@@ -66,14 +67,16 @@ class Keeper:
         try:
             self._connection = schema.connect(self._folder / "log.sqlite3")
             self._open_checked(self._connection, damaged_ok=damaged_ok)
-            if self.damage is None and scarce:
-                self._say_full()
-            elif self.damage is None:
-                self._guarded = self._ballast.hold()
         except sqlite3.DatabaseError as error:
-            if is_full(error):
+            if is_full(error) or (scarce and is_of_disk(error)):
                 raise StorageFull("no space to open the log") from None
             raise StorageCorrupt(f"SQLite finds: {error}") from None
+        if self.damage is None and not self._take_over():
+            scarce = True
+        if self.damage is None and scarce:
+            self._say_full()
+        elif self.damage is None:
+            self._guarded = self._ballast.hold()
 
     def abandon(self) -> None:
         """Let go of what a failed opening holds."""
@@ -100,11 +103,29 @@ class Keeper:
             if not damaged_ok:
                 raise
             self.damage = str(error)
-            self.facts = boot.facts(meta, boot=int(meta["boot"]))
-            return
-        self.facts = boot.count(connection, meta)
+        anchor = self._readable_anchor()
+        self.facts = boot.facts(meta, counted=anchor.boot if anchor else 0)
+        if anchor:
+            self._anchor.write(replace(anchor, boot=self.facts.boot))
+            self.durable_head = Head(seq=anchor.seq, chain=anchor.chain)
+
+    def _readable_anchor(self) -> Position | None:
+        try:
+            return self._anchor.read()
+        except StorageCorrupt:
+            return None
+
+    def _take_over(self) -> bool:
+        """Make everything up to the head durable, and say so in the anchor. False when there is no space for it."""
+        try:
+            boot.write(self.database.connection, self.facts)
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise StorageCorrupt(f"SQLite finds: {error}") from None
+            return False
         self._write_anchor()
         self._dirty = True
+        return True
 
     def close(self) -> None:
         """Checkpoint and let go."""
@@ -125,16 +146,25 @@ class Keeper:
 
     def rest(self) -> None:
         """Do what is due when nothing is asked for."""
-        if self.full:
-            self._look_for_space()
-        elif self._dirty:
-            self._checkpoint()
+        try:
+            if self.full:
+                self._look_for_space()
+            elif self._dirty:
+                self._checkpoint()
+        except Exception as error:  # noqa: BLE001 (the thread has to live on: others wait for it)
+            self._break(error)
 
     # --- commits ---
 
     def commit(self, commits: list[Commit]) -> None:
         """Store a group, each with its own outcome; nobody is left waiting."""
         commits = [item for item in commits if item.future.set_running_or_notify_cancel()]
+        try:
+            self._commit(commits)
+        except Exception as error:  # noqa: BLE001 (the thread has to live on: others wait for it)
+            _refuse([item for item in commits if not item.future.done()], self._break(error))
+
+    def _commit(self, commits: list[Commit]) -> None:
         if commits and self.full and self.damage is None:
             self._look_for_space()  # a busy log never rests
         if self.damage is not None:
@@ -177,7 +207,7 @@ class Keeper:
 
     def _write_anchor(self) -> None:
         """Everything up to the head is synced: say so beside the database."""
-        position = self.database.head.position(self.database.epoch)
+        position = self.database.head.position(self.database.epoch, self.facts.boot)
         self._anchor.write(position)
         self.durable_head = Head(seq=position.seq, chain=position.chain)
         crashpoints.hit(Point.AFTER_ANCHOR)

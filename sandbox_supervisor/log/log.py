@@ -13,8 +13,9 @@ from sandbox_supervisor.graph.rows import Change, CommandRow, State
 from sandbox_supervisor.log import records
 from sandbox_supervisor.log.artefacts import ArtefactStore
 from sandbox_supervisor.log.database import Committed, Database
-from sandbox_supervisor.log.errors import AlreadyLocked
+from sandbox_supervisor.log.errors import AlreadyLocked, StorageFull
 from sandbox_supervisor.log.outputs import OutputStore
+from sandbox_supervisor.log.space import NO_SPACE
 from sandbox_supervisor.log.writer import Writer
 from sandbox_supervisor.protocol.events import Envelope
 from sandbox_supervisor.protocol.messages import Head
@@ -27,15 +28,15 @@ SPACE_LOOK = 1.0  # seconds between looks for space, should storage.recovered it
 class Log:
     """One open log. Its coroutines belong to one event loop; ``load`` and ``verify`` block and are for the start."""
 
-    def __init__(self, folder: Path, lock: int, writer: Writer, *, attempt_log: int) -> None:
+    def __init__(self, lock: int, writer: Writer, outputs: OutputStore, artefacts: ArtefactStore) -> None:
         self._lock = lock
         self._writer = writer
         self._keeper = writer.keeper
         self._moved: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         writer.keeper.on_move = self._on_move
-        self.outputs = OutputStore(folder / "outputs", cap=attempt_log)
-        self.artefacts = ArtefactStore(folder / "artefacts")
+        self.outputs = outputs
+        self.artefacts = artefacts
 
     @classmethod
     def open(cls, folder: Path, *, damaged_ok: bool = False, attempt_log: int = 64 * 1024 * 1024) -> "Log":
@@ -44,14 +45,22 @@ class Log:
         Raises AlreadyLocked, StorageCorrupt. With ``damaged_ok`` a damaged log opens for reading: ``damage`` says what
         is wrong, reads give what can still be read, commits raise StorageCorrupt. One of which nothing can be read
         raises all the same.
+
+        An existing log opens without a byte of space, too: then it is ``full`` and commits wait. Raises StorageFull
+        when there is no space to make one.
         """
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = _lock(folder)
+        lock = -1
         try:
-            writer = Writer.start(folder, damaged_ok=damaged_ok)
-            return cls(folder, lock, writer, attempt_log=attempt_log)
-        except BaseException:
-            os.close(lock)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = _lock(folder)
+            outputs = OutputStore(folder / "outputs", cap=attempt_log)
+            artefacts = ArtefactStore(folder / "artefacts")
+            return cls(lock, Writer.start(folder, damaged_ok=damaged_ok), outputs, artefacts)
+        except BaseException as error:
+            if lock >= 0:
+                os.close(lock)
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise StorageFull(f"no space to open the log: {error.strerror}") from None
             raise
 
     # --- facts that need no waiting ---

@@ -1,7 +1,6 @@
 """What attempts print: whole in files up to a cap, and as events small enough for a stream."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from sandbox_supervisor.graph.rows import NewEvent
@@ -73,9 +72,7 @@ class OutputStore:
     def __init__(self, folder: Path, *, cap: int) -> None:
         self._folder = folder
         self._cap = cap
-        with suppress(FileNotFoundError):
-            folder.parent.stat()
-            folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
     def open(self, attempt: str) -> AttemptOutput:
         """Begin (or, after a crash, go on with) an attempt's output."""

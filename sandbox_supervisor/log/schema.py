@@ -21,19 +21,29 @@ _TABLES = [
         chain BLOB NOT NULL)""",
 ]
 
+_PRAGMAS = (
+    "locking_mode=EXCLUSIVE",  # needs no file of shared memory: opens without a byte of space, too
+    "page_size=4096",
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "wal_autocheckpoint=1000",
+    f"journal_size_limit={64 * 1024 * 1024}",
+    "cache_size=-4096",
+    "temp_store=MEMORY",
+    "trusted_schema=OFF",
+    "cell_size_check=ON",
+)
+
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open the database for its one thread. Transactions are begun by hand."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=0, cached_statements=64)
-    connection.execute("PRAGMA page_size=4096")
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA wal_autocheckpoint=1000")
-    connection.execute(f"PRAGMA journal_size_limit={64 * 1024 * 1024}")
-    connection.execute("PRAGMA cache_size=-4096")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    connection.execute("PRAGMA trusted_schema=OFF")
-    connection.execute("PRAGMA cell_size_check=ON")
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()  # its lock would outlive it
+        raise
     return connection
 
 

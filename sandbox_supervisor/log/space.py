@@ -1,10 +1,12 @@
 """The ballast: space set aside so that the fact "no space" can still be written down."""
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 BALLAST = 16 * 1024 * 1024
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Ballast:
@@ -42,7 +44,11 @@ class Ballast:
         return held
 
     def _free(self) -> int:
-        found = os.statvfs(self._path.parent)
+        """Give the free bytes beside it; none if the folder has vanished."""
+        try:
+            found = os.statvfs(self._path.parent)
+        except FileNotFoundError:
+            return 0
         return found.f_bavail * found.f_frsize
 
     def _fill(self) -> None:

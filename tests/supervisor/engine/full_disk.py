@@ -18,6 +18,7 @@ from sandbox_supervisor.engine import facade, reports
 from sandbox_supervisor.engine import running as running_module
 from sandbox_supervisor.engine.running import Running
 from sandbox_supervisor.graph.rows import State
+from sandbox_supervisor.materialise.repository import bring_in
 from sandbox_supervisor.protocol.flow import Node
 from sandbox_supervisor.protocol.messages import CommandVerb, Desired
 from sandbox_supervisor.protocol.spec import ControlPlane
@@ -188,9 +189,9 @@ async def exhausted(running: Running) -> str:
                     return outcome.reason
 
 
-async def starts_once_there_is_space(disk: Disk) -> dict[str, Any]:
-    """A supervisor that comes back to a disk without a byte waits for space and goes on."""
-    place = disk.place
+async def comes_back_to_a_full_disk(disk: Disk) -> dict[str, Any]:
+    """A supervisor that comes back to a disk without a byte reads, reports and waits; with space it goes on."""
+    place, plane = disk.place, ScriptedControl()
     box = make(place, [command("slow", f"while ! test -e {place}/go; do sleep 0.05; done")])
     async with live(box) as running:
         await until(running, runs("slow.1.1"))
@@ -199,6 +200,28 @@ async def starts_once_there_is_space(disk: Disk) -> dict[str, Any]:
         hog.cancel()
     disk.fill()
     os.mkfifo(place / "go")
+    facts: dict[str, Any] = {}
+    async with plane.listening(place / "control.sock"), live(box, gate=False, grace=0.5, early=True) as running:
+        await plane.until(lambda: plane.beats and plane.beats[-1].failure is not None)
+        beat = plane.beats[-1]
+        facts["told"] = [beat.boot, beat.graph, getattr(beat.failure, "code", ""), beat.ready]
+        facts["refused"] = (await send(running, CommandVerb.RESUME)).reason
+        facts["read"] = [node.state for node in (await running.facade.snapshot()).nodes]
+        facts["events"] = len(await everything(running)) > 5
+        disk.clear()
+        await running.engine.begun()
+        await send(running, CommandVerb.RESUME)
+        state = await until(running, ended)
+        await asyncio.to_thread(running.engine.log.verify)
+        return facts | {"again": [running.engine.log.boot, state.graph.state, sorted(state.attempts)]}
+
+
+async def begins_once_there_is_space(disk: Disk) -> dict[str, Any]:
+    """A supervisor that finds no space to make its log waits for it."""
+    box = make(disk.place, [command("one", "true")])
+    box.folder.mkdir()
+    bring_in(box.folder / "repo", box.spec.repository)
+    disk.fill()
     again = asyncio.create_task(to_its_end(box))
     await asyncio.wait([again], timeout=1.0)
     waits = not again.done()
@@ -208,14 +231,19 @@ async def starts_once_there_is_space(disk: Disk) -> dict[str, Any]:
 
 async def to_its_end(box: Sandbox) -> list[Any]:
     async with live(box) as running:
-        await send(running, CommandVerb.RESUME)
         state = await until(running, ended)
         return [running.engine.log.boot, state.graph.state]
 
 
 SCENES: dict[str, Callable[[Disk], Coroutine[Any, Any, dict[str, Any]]]] = {
     scene.__name__: scene
-    for scene in (waits_and_goes_on, fails_after_the_grace, stops_even_without_a_byte, starts_once_there_is_space)
+    for scene in (
+        waits_and_goes_on,
+        fails_after_the_grace,
+        stops_even_without_a_byte,
+        comes_back_to_a_full_disk,
+        begins_once_there_is_space,
+    )
 }
 
 if __name__ == "__main__":

@@ -21,10 +21,16 @@ PATIENCE = 60.0
 
 @asynccontextmanager
 async def live(
-    sandbox: Sandbox, *, gate: bool = True, runner: bool = True, patience: Any = (1, 0.5, 0.5), grace: float = GRACE
+    sandbox: Sandbox,
+    *,
+    gate: bool = True,
+    runner: bool = True,
+    patience: Any = (1, 0.5, 0.5),
+    grace: float = GRACE,
+    early: bool = False,
 ) -> AsyncIterator[Running]:
     """Give a running supervisor; ``gate`` opens every round, ``patience`` is how long a cancel escalates (seconds),
-    ``grace`` how long the disk may be full."""
+    ``grace`` how long the disk may be full. With ``early`` it may not have begun yet."""
     for part in ("ctl", "work"):
         (sandbox.folder / part).mkdir(parents=True, exist_ok=True)
     bring_in(sandbox.folder / "repo", sandbox.spec.repository)
@@ -33,6 +39,8 @@ async def live(
     alone = Alone(answer_first=False, stay=True)
 
     async def tell(running: Running) -> None:
+        if not (running.engine.log.damage or early):
+            await running.engine.begun()
         if not up.done():  # a second one only reads, after damage
             up.set_result(running)
 

@@ -155,6 +155,17 @@ async def test_a_command_is_carried_out_once_and_another_body_under_its_id_is_re
         assert (await until(running, ended)).graph.state is GraphState.SUCCEEDED
 
 
+async def test_a_refused_command_stays_refused_under_its_id_whatever_happens_meanwhile(sandbox):
+    box = sandbox([approval()])
+    async with live(box) as running:
+        first = await send(running, CommandVerb.RESUME, id="mine")
+        assert (first.code, first.reason) == (OutcomeCode.REFUSED, "not_paused")
+        await send(running, CommandVerb.PAUSE)
+        assert await send(running, CommandVerb.RESUME, id="mine") == first
+        assert running.engine.state.graph.state is GraphState.PAUSED
+    assert box.verify().startswith("sound")
+
+
 async def test_the_gate_holds_everything_back_until_it_is_opened(sandbox):
     box = sandbox([command("one", "true"), approval()])
     async with live(box, gate=False) as running:

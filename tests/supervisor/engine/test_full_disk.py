@@ -57,5 +57,12 @@ def test_without_space_for_a_single_transition_heartbeats_go_on_and_a_stop_still
     assert seen["end"][1] in ("interrupted", "cancelled")
 
 
-def test_a_supervisor_that_cannot_even_open_its_log_waits_for_space(tmp_path):
-    assert play("starts_once_there_is_space", tmp_path) == {"waits": True, "again": [2, "succeeded"]}
+def test_a_supervisor_that_comes_back_to_a_disk_without_a_byte_is_readable_says_so_and_goes_on_with_space(tmp_path):
+    seen = play("comes_back_to_a_full_disk", tmp_path)
+    assert seen["told"] == [2, "failed", "storage_failed", False]
+    assert (seen["refused"], seen["read"], seen["events"]) == ("storage_full", ["running"], True)
+    assert seen["again"] == [2, "succeeded", ["slow.1.1", "slow.1.2"]]
+
+
+def test_a_supervisor_without_space_to_make_its_log_waits_for_it(tmp_path):
+    assert play("begins_once_there_is_space", tmp_path) == {"waits": True, "again": [1, "succeeded"]}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.graph import kernel
-from sandbox_supervisor.graph.facts import Dispatched, GateOpened
+from sandbox_supervisor.graph.facts import Dispatched, GateOpened, Restarted
 from sandbox_supervisor.log import Log
 from tests.supervisor.engine.scenario import command, specification
 
@@ -16,7 +16,7 @@ async def test_a_caller_that_is_cancelled_during_a_commit_tears_nothing_apart(tm
     log = Log.open(tmp_path / "log")
     try:
         engine = Engine(spec, tmp_path, log, log.load())
-        await engine.begin(kernel.initial(spec.flow, task="t", inputs={}, attempts_limit=1000))
+        await engine.begin(kernel.initial(spec.flow, task="t"), Restarted(boot=1))
         await engine.take(GateOpened(round=1))
         for number, node in enumerate(nodes):
             caller = asyncio.create_task(engine.take(Dispatched(node=node.key)))

@@ -219,6 +219,21 @@ async def test_a_damaged_log_can_be_read_and_refuses_to_be_written(closed, copy)
         Log.open(folder)
 
 
+async def test_each_opening_of_a_damaged_log_is_counted_lest_its_word_be_taken_for_old(closed, copy):
+    folder = copy(closed)
+    connection = sqlite3.connect(folder / "log.sqlite3")
+    before = int(connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()[0])
+    connection.execute(TAMPERINGS["a changed event"])
+    connection.commit()
+    connection.close()
+    boots = []
+    for _ in range(3):
+        log = Log.open(folder, damaged_ok=True)
+        boots.append(log.boot)
+        await log.close()
+    assert boots == [before + 1, before + 2, before + 3]
+
+
 async def test_a_sound_log_has_no_damage(log):
     await log.commit(everything())
     await log.commit(node("n", 1))

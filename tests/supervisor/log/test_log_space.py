@@ -18,11 +18,11 @@ from pathlib import Path
 from sandbox_supervisor.log import Log, StorageFull
 from tests.supervisor.log.writing import events, node
 root = Path(sys.argv[1])
-def fill():
-    with open(root / "filler", "ab") as file:
+def fill(piece=65536):
+    with open(root / "filler", "ab", buffering=0) as file:
         try:
             while True:
-                file.write(b"x" * 65536); file.flush()
+                file.write(b"x" * piece)
         except OSError:
             pass
 def tell(**facts): print(json.dumps(facts), flush=True)
@@ -205,3 +205,50 @@ def test_output_that_did_not_fit_can_be_written_again_once_there_is_space(tmp_pa
     assert facts["same"]
     assert facts["offset"]
     assert facts["size"]
+
+
+WITHOUT_A_BYTE = """
+def boots():
+    log = Log.open(root / "log")
+    found = [log.boot, log.full, log.load().nodes["a"].rev, log.durable_head().seq > 0]
+    log.close_now()
+    return found
+async def main():
+    log = Log.open(root / "log")
+    (root / "log/ballast").unlink()
+    await log.commit(node("a", 1))
+    fill()
+    log.close_now()
+    fill(1)
+    tell(first=boots(), second=boots())
+    (root / "filler").unlink()
+    log = Log.open(root / "log")
+    await log.commit(node("a", 2))
+    log.verify(full=True)
+    tell(boot=log.boot, rev=log.load().nodes["a"].rev)
+    await log.close()
+asyncio.run(main())
+"""
+
+
+def test_a_log_opens_and_counts_its_boots_on_a_disk_without_a_byte(tmp_path):
+    facts = on_small_disk(tmp_path, WITHOUT_A_BYTE)
+    assert (facts["first"], facts["second"]) == ([2, True, 1, True], [3, True, 1, True])
+    assert (facts["boot"], facts["rev"]) == (4, 2)
+
+
+NEW = """
+fill()
+try:
+    Log.open(root / "log")
+except StorageFull:
+    tell(full=True)
+(root / "filler").unlink()
+log = Log.open(root / "log")
+tell(boot=log.boot)
+log.close_now()
+"""
+
+
+def test_without_space_no_log_is_made_and_with_space_it_is(tmp_path):
+    assert on_small_disk(tmp_path, NEW) == {"full": True, "boot": 1}
