@@ -7,17 +7,27 @@ from django.contrib.auth.admin import UserAdmin
 from django.db import models
 from django.http import HttpRequest
 
-from workspaces_app.access import actor_of_user
+from workspaces_app.access import Permission, actor_of_user, allowed
 from workspaces_app.models import AllowedRoot, ApiToken, AuditEvent, Membership, Repository, User, Workspace
-from workspaces_app.services import audit
+from workspaces_app.services import audit, repositories
 from workspaces_app.states import Verb
 
 if TYPE_CHECKING:
     PlainAdmin = admin.ModelAdmin[Any]
-else:
-    PlainAdmin = admin.ModelAdmin  # generic for the type checker only
+    DjangoUserAdmin = UserAdmin[Any]
+else:  # generic for the type checker only
+    PlainAdmin = admin.ModelAdmin
+    DjangoUserAdmin = UserAdmin
 
-admin.site.register(User, UserAdmin)
+OF_THE_DEPLOYMENT = ""  # the workspace of events that belong to none
+
+
+@admin.register(User)
+class PersonAdmin(DjangoUserAdmin):
+    """Django's own page of a person, who is deactivated and never removed."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return False
 
 
 class ReadOnlyAdmin(PlainAdmin):
@@ -34,18 +44,36 @@ class ReadOnlyAdmin(PlainAdmin):
 
 
 class OfMyWorkspacesAdmin(ReadOnlyAdmin):
-    """Shows the rows of the workspaces that the person belongs to; ``workspace_path`` leads to the workspace's id."""
+    """Shows the rows of the workspaces in which the person has ``permission``, beside what Django's own ask for.
 
+    ``workspace_path`` leads to the workspace's id.
+    """
+
+    permission = Permission.VIEW_REPOSITORIES
     workspace_path = "workspace_id"
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
-        mine = actor_of_user(request.user).workspaces
-        return super().get_queryset(request).filter(**{f"{self.workspace_path}__in": mine})
+        return super().get_queryset(request).filter(**{f"{self.workspace_path}__in": self._mine(request)})
+
+    def _mine(self, request: HttpRequest) -> list[str]:
+        actor = actor_of_user(request.user)
+        return [workspace for workspace in actor.workspaces if allowed(actor, self.permission, workspace)]
 
 
 @admin.register(Workspace)
 class WorkspaceAdmin(PlainAdmin):
     list_display = ("slug", "name", "created_at")
+
+    def save_model(self, request: HttpRequest, obj: Workspace, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if not change:
+            audit.record(
+                actor_of_user(request.user),
+                Verb.WORKSPACE_CREATED,
+                kind="workspace",
+                object_id=obj.pk,
+                workspace_id=obj.pk,
+            )
 
     def has_delete_permission(self, request: HttpRequest, obj: Workspace | None = None) -> bool:
         return False
@@ -53,29 +81,38 @@ class WorkspaceAdmin(PlainAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(PlainAdmin):
-    """Who belongs where; every change leaves a trace."""
+    """Who belongs where; every change leaves a trace.
+
+    Only the role of a membership changes: its tokens would else begin to act as somebody else, or elsewhere.
+    """
 
     list_display = ("workspace", "user", "role")
     list_filter = ("workspace", "role")
     actions = None
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("workspace", "user")
+
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        _record(request, Verb.MEMBER_CHANGED if change else Verb.MEMBER_ADDED, obj)
+        before = form.initial.get("role") if change else None
+        _record(request, Verb.MEMBER_CHANGED if change else Verb.MEMBER_ADDED, obj, before=before, after=obj.role)
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        _record(request, Verb.MEMBER_REMOVED, obj)
+        _record(request, Verb.MEMBER_REMOVED, obj, before=obj.role, after=None)
         super().delete_model(request, obj)
 
 
-def _record(request: HttpRequest, verb: Verb, membership: Membership) -> None:
+def _record(request: HttpRequest, verb: Verb, membership: Membership, *, before: str | None, after: str | None) -> None:
+    who = {"username": membership.user.username}
     audit.record(
         actor_of_user(request.user),
         verb,
         kind="user",
         object_id=str(membership.user_id),
         workspace_id=membership.workspace_id,
-        after={"username": membership.user.username, "role": membership.role},
+        before={**who, "role": before} if before else None,
+        after={**who, "role": after} if after else None,
     )
 
 
@@ -86,17 +123,33 @@ class RepositoryAdmin(OfMyWorkspacesAdmin):
 
 @admin.register(AllowedRoot)
 class AllowedRootAdmin(OfMyWorkspacesAdmin):
+    """Roots are added by ``./caisson run PATH``; here they are taken back."""
+
     list_display = ("path", "workspace", "created_by", "created_at")
+    actions = None
+
+    def has_delete_permission(self, request: HttpRequest, obj: AllowedRoot | None = None) -> bool:
+        return allowed(actor_of_user(request.user), Permission.ALLOW_ROOT)
+
+    def delete_model(self, request: HttpRequest, obj: AllowedRoot) -> None:
+        repositories.forbid_root(obj, by=actor_of_user(request.user))
 
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(OfMyWorkspacesAdmin):
+    permission = Permission.MANAGE_MEMBERS
     workspace_path = "membership__workspace_id"
     list_display = ("label", "key_id", "membership", "expires_at", "revoked_at", "last_used_at")
     exclude = ("digest", "pepper_id")
 
 
 @admin.register(AuditEvent)
-class AuditEventAdmin(ReadOnlyAdmin):
+class AuditEventAdmin(OfMyWorkspacesAdmin):
+    """The trail of the deployment, and of the workspaces that the person administers."""
+
+    permission = Permission.VIEW_AUDIT
     list_display = ("at", "actor", "verb", "object_kind", "object_id", "workspace_id")
     list_filter = ("verb",)
+
+    def _mine(self, request: HttpRequest) -> list[str]:
+        return [*super()._mine(request), OF_THE_DEPLOYMENT]

@@ -38,8 +38,8 @@ class Verb(StrEnum):
     MEMBER_CHANGED = "member.changed"
     MEMBER_REMOVED = "member.removed"
     REPOSITORY_REGISTERED = "repository.registered"
-    REPOSITORY_CHANGED = "repository.changed"
     ROOT_ALLOWED = "allowed_root.added"
+    ROOT_FORBIDDEN = "allowed_root.removed"
     TOKEN_CREATED = "token.created"  # noqa: S105 - a verb
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - a verb
     SIGN_IN_LINK_CREATED = "sign_in_link.created"

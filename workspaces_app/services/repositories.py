@@ -46,6 +46,21 @@ def allow_root(*, workspace: Workspace, path: str, by: Actor) -> AllowedRoot:
     return root
 
 
+def forbid_root(root: AllowedRoot, *, by: Actor) -> None:
+    """Take back what ``allow_root`` gave: later transfers from or to repositories below it are refused."""
+    authorise(by, Permission.ALLOW_ROOT)
+    with transaction.atomic():
+        audit.record(
+            by,
+            Verb.ROOT_FORBIDDEN,
+            kind="allowed_root",
+            object_id=str(root.pk),
+            workspace_id=root.workspace_id,
+            before={"path": root.path},
+        )
+        root.delete()
+
+
 def register(
     *,
     workspace: Workspace,
