@@ -1,8 +1,9 @@
 """Compile a flow file: every problem at once, or the frozen flow with its digest, worst case and references."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -11,7 +12,7 @@ from registry_app.flows.bounds import WorstCase, check_bounds, worst_case
 from registry_app.flows.draft import Draft, DraftNode, gather, raw_nodes, sketch
 from registry_app.flows.graph import check_graph
 from registry_app.flows.lowering import Lowering
-from registry_app.flows.problems import Finding, Problem
+from registry_app.flows.problems import MAX_PROBLEMS, Finding, Problem, distinct
 from registry_app.flows.reading import Document, read_document
 from registry_app.flows.references import check_references
 from registry_app.flows.shape import check_shape
@@ -48,14 +49,12 @@ class CompiledFlow:
 
 
 def compile_flow(source: str | bytes) -> CompiledFlow | list[Problem]:
-    """Compile the text of a flow file; problems come sorted by line.
+    """Compile the text of a flow file; problems come sorted by line, at most ``MAX_PROBLEMS`` and a word on the rest.
 
     Pure but for the child process that reads the text. Never raises for what the text holds.
     """
     document = read_document(source)
-    if isinstance(document, list):
-        return sorted(document, key=_place)
-    return compile_document(document)
+    return _told(document) if isinstance(document, list) else compile_document(document)
 
 
 def compile_document(document: Document) -> CompiledFlow | list[Problem]:
@@ -63,7 +62,7 @@ def compile_document(document: Document) -> CompiledFlow | list[Problem]:
     outcome = _compile(document.data)
     if isinstance(outcome, CompiledFlow):
         return outcome
-    return sorted({document.problem(finding) for finding in outcome}, key=_place)
+    return _told({document.problem(finding) for finding in outcome})
 
 
 def worst_case_of(flow: Flow) -> WorstCase:
@@ -89,18 +88,33 @@ def _is_harmless(finding: Finding) -> bool:
 
 
 def _compile(data: Any) -> CompiledFlow | list[Finding]:
-    findings = check_shape(data)
-    if not isinstance(data, dict):
-        return findings
-    draft, more = _draft(data, findings)
-    findings += more
-    findings += check_graph(draft)
-    findings += check_references(draft)
+    """Stop at one problem more than are told: each costs a search for what was meant."""
+    shape = check_shape(data, MAX_PROBLEMS + 1)
+    if not isinstance(data, dict) or len(shape) > MAX_PROBLEMS:
+        return shape
+    draft, more = _draft(data, shape)
+    every = chain(shape, more, check_graph(draft), check_references(draft))
+    findings = list(islice(distinct(every), MAX_PROBLEMS + 1))
     if findings:
         return findings
     case = worst_case(draft)
-    findings += check_bounds(draft, case)
-    return findings or _finish(data, draft, case)
+    return list(check_bounds(draft, case)) or _finish(data, draft, case)
+
+
+def _told(problems: Collection[Problem]) -> list[Problem]:
+    found = sorted(problems, key=_place)
+    if len(found) <= MAX_PROBLEMS:
+        return found
+    last = found[MAX_PROBLEMS - 1]
+    rest = Problem(
+        code="too_many_problems",
+        pointer="",
+        line=last.line,
+        column=last.column,
+        message=f"There are more problems than these {MAX_PROBLEMS}.",
+        hint="Mend these first.",
+    )
+    return [*found[:MAX_PROBLEMS], rest]
 
 
 def _draft(data: Mapping[str, Any], shape: list[Finding]) -> tuple[Draft, list[Finding]]:

@@ -1,11 +1,12 @@
 """Check the graph: needs, cycles, joins, rework, where deliveries stand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from registry_app.flows.draft import Draft, DraftNode
-from registry_app.flows.problems import Finding, guess
+from registry_app.flows.problems import Finding, brief, guess, plain
 from sandbox_supervisor.protocol.flow import JoinRule, NodeKind, OnSatisfied
 
+MOST_NAMED = 12  # nodes in one message
 RESERVED_KEYS = frozenset({"inputs", "result"})
 _PARTIAL = frozenset({JoinRule.ANY_SUCCESS, JoinRule.AT_LEAST})
 _REWORKABLE = frozenset({"agent", "command", "merge"})
@@ -16,7 +17,9 @@ def check_graph(draft: Draft) -> Iterator[Finding]:
     for node in draft.nodes.values():
         if node.key in RESERVED_KEYS:
             yield Finding(
-                "reserved_key", (*node.path, "key"), f"A node cannot be called {node.key!r}: references use the word."
+                "reserved_key",
+                (*node.path, "key"),
+                f"A node cannot be called {brief(node.key)}: references use the word.",
             )
         yield from _needs(draft, node)
         yield from _join(draft, node)
@@ -29,11 +32,13 @@ def _needs(draft: Draft, node: DraftNode) -> Iterator[Finding]:
     for index, need in enumerate(node.needs):
         path = (*node.path, "needs", index)
         if need == node.key:
-            yield Finding("self_need", path, f"The node {node.key!r} needs itself.")
+            yield Finding("self_need", path, f"The node {brief(node.key)} needs itself.")
         elif need not in draft.nodes:
-            yield Finding("unknown_need", path, f"There is no node {need[:80]!r}.", guess(need, draft.nodes))
+            yield Finding("unknown_need", path, f"There is no node {brief(need)}.", guess(need, draft.nodes))
         elif draft.nodes[need].final and not node.final:
-            yield Finding("needs_finally", path, f"The node {need!r} stands in finally, which runs after this one.")
+            yield Finding(
+                "needs_finally", path, f"The node {brief(need)} stands in finally, which runs after this one."
+            )
 
 
 def _join(draft: Draft, node: DraftNode) -> Iterator[Finding]:
@@ -60,14 +65,16 @@ def _rework(draft: Draft, node: DraftNode) -> Iterator[Finding]:
         yield Finding("rework_in_finally", (*node.path, "rework"), "A node of finally cannot ask for rework.")
     elif target not in draft.nodes:
         yield Finding(
-            "unknown_need", path, f"There is no node {target[:80]!r}.", guess(target, draft.ancestors[node.key])
+            "unknown_need", path, f"There is no node {brief(target)}.", guess(target, draft.ancestors[node.key])
         )
     elif target not in draft.ancestors[node.key]:
-        message = f"{target!r} is no ancestor of {node.key!r}: rework goes back to a node that this one depends on."
+        message = (
+            f"{brief(target)} is no ancestor of {brief(node.key)}: rework goes back to a node that this one depends on."
+        )
         yield Finding("rework_target", path, message, guess(target, draft.ancestors[node.key]))
     elif draft.nodes[target].kind not in (None, *_REWORKABLE):
         yield Finding(
-            "rework_target", path, f"{target!r} is of kind {draft.nodes[target].kind}, which takes no feedback."
+            "rework_target", path, f"{brief(target)} is of kind {draft.nodes[target].kind}, which takes no feedback."
         )
 
 
@@ -78,7 +85,7 @@ def _kind(draft: Draft, node: DraftNode) -> Iterator[Finding]:
             message = "finally also runs after a failure or a cancel; nothing may be delivered there."
             yield Finding("delivery_in_finally", (*node.path, "delivery"), message)
         elif behind:
-            message = f"Nothing may follow a delivery but finally; here: {', '.join(behind)}."
+            message = f"Nothing may follow a delivery but finally; here: {_named(behind, ', ')}."
             yield Finding("delivery_has_descendants", (*node.path, "delivery"), message)
     if node.kind == NodeKind.MERGE and len(set(node.needs)) < 2:
         yield Finding(
@@ -95,8 +102,16 @@ def _cycles(draft: Draft) -> Iterator[Finding]:
             continue
         left -= knot
         cycle = _round_trip(draft, key, knot)
-        message = f"These nodes wait for each other: {' → '.join((*cycle, cycle[0]))}."
+        message = f"These nodes wait for each other: {_named((*cycle, cycle[0]), ' → ')}."
         yield Finding("cycle", (*draft.nodes[cycle[0]].path, "needs"), message, "Take one of these needs away.")
+
+
+def _named(keys: Sequence[str], between: str) -> str:
+    """Name nodes in a row; of a long row the first and the last ones."""
+    shown = [plain(key) for key in keys]
+    if len(shown) > MOST_NAMED:
+        shown = [*shown[: MOST_NAMED - 2], f"({len(shown) - MOST_NAMED + 1} more)", shown[-1]]
+    return between.join(shown)
 
 
 def _round_trip(draft: Draft, start: str, knot: set[str]) -> list[str]:

@@ -1,10 +1,12 @@
 """What is wrong with a flow file, and where."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 Step = str | int
+MAX_PROBLEMS = 100  # that one answer tells
+MAX_NAME = 100  # characters of a word that a hint is looked for
 Path = tuple[Step, ...]
 
 
@@ -31,6 +33,15 @@ class Finding:
     lines: int = 0  # further down from where the path points, inside a block of text
 
 
+def distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Give each finding once, in the order in which they come."""
+    seen: set[Finding] = set()
+    for finding in findings:
+        if finding not in seen:
+            seen.add(finding)
+            yield finding
+
+
 def pointer(path: Sequence[Step]) -> str:
     """Give the JSON Pointer (RFC 6901) of a path."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
@@ -38,13 +49,20 @@ def pointer(path: Sequence[Step]) -> str:
 
 def guess(word: object, known: Collection[str]) -> str:
     """Say what may have been meant, or what there is to choose from."""
-    close = get_close_matches(str(word), list(known), n=1)
+    names = [name for name in known if len(name) <= MAX_NAME]
+    close = get_close_matches(str(word)[:MAX_NAME], names, n=1)
     if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known here: {', '.join(sorted(known))}." if 0 < len(known) <= 30 else ""
+        return f"Did you mean {brief(close[0])}?"
+    return f"Known here: {', '.join(map(plain, sorted(names)))}." if 0 < len(names) <= 30 else ""
 
 
 def brief(value: object) -> str:
-    """Show a value of the file in a message: short, on one line."""
+    """Show a value of the file in a message: quoted, short, on one line."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def plain(text: str, limit: int = 64) -> str:
+    """Show a name of the file in a message as it stands, but short, on one line and without control characters."""
+    shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[:limit] + "…"

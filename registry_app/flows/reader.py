@@ -21,7 +21,7 @@ MAX_DEPTH = 20
 MAX_ALIASES = 100
 MAX_VALUES = 50_000  # after expansion
 MAX_TEXT = 2 * 1024 * 1024  # characters, after expansion
-MAX_PROBLEMS = 100
+MAX_PROBLEMS = 101  # one more than are told
 
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
 _TRUE = re.compile(r"(?:true|True|TRUE)\Z")

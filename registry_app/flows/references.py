@@ -1,22 +1,24 @@
 """Check every reference to something that another node or the person gives: conditions, rework, templates."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from registry_app.flows.draft import Draft, DraftNode
 from registry_app.flows.problems import Finding, Path, brief, guess
-from registry_app.flows.templates import OUTCOMES, Visible, check_result_path, check_template
+from registry_app.flows.templates import OUTCOMES, Visible, check_result_path, check_template, read_template
 from sandbox_supervisor.protocol.flow import Agent, Condition, Node, Operator
 
 
 def check_references(draft: Draft) -> Iterator[Finding]:
     """Name every reference that leads nowhere, and every condition that can never hold."""
+    read = cache(read_template)  # aliases let one long text stand in many places
     for one in draft.nodes.values():
         if one.node is None:
             continue
         visible = _visible(draft, one)
         for path, text in _templates(one.node):
-            yield from check_template(text, (*one.path, *path), visible)
+            yield from check_template(read(text), (*one.path, *path), visible)
         for condition in one.node.when:
             yield from _condition(condition, (*one.path, "when", condition.reference), visible)
         if one.node.rework is not None:
@@ -86,7 +88,7 @@ def _condition(condition: Condition, path: Path, visible: Visible) -> Iterator[F
     steps = rest.split(".") if rest else []
     if head == "inputs":
         if len(steps) != 1 or steps[0] not in visible.inputs:
-            yield Finding("unknown_reference", path, f"There is no input {rest[:80]!r}.", guess(rest, visible.inputs))
+            yield Finding("unknown_reference", path, f"There is no input {brief(rest)}.", guess(rest, visible.inputs))
         else:
             yield from _comparison(condition, visible.inputs[steps[0]], path)
     elif head in visible.results:

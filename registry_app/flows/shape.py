@@ -1,14 +1,17 @@
 """Compare a document with the flow schema and say what differs, in words of the file."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 
-from registry_app.flows.problems import Finding, Path, brief, guess
+from registry_app.flows.problems import Finding, Path, brief, distinct, guess
 
 SCHEMA_FILE = FilePath(__file__).parent.parent / "schemas" / "flow.v1.json"
 KINDS = ("agent", "command", "approval", "merge", "delivery")
@@ -35,16 +38,31 @@ def schema() -> dict[str, Any]:
 
 
 @cache
-def _validator() -> Draft202012Validator:
-    return Draft202012Validator(schema())
+def _validator() -> Any:
+    own = {"pattern": _whole_pattern, "uniqueItems": _all_different}
+    return extend(Draft202012Validator, own)(schema())  # type: ignore[no-untyped-call]
 
 
-def check_shape(data: Any) -> list[Finding]:
-    """Name everything that the schema forbids; a reserved key is ``not_supported_yet``."""
-    findings: list[Finding] = []
-    for error in _validator().iter_errors(data):
-        findings += _explain(error)
-    return list(dict.fromkeys(findings))
+def _whole_pattern(_: Any, pattern: str, text: Any, __: Any) -> Iterator[ValidationError]:
+    """Take ``$`` as JSON Schema does: Python's own also stands before a newline at the end."""
+    if isinstance(text, str) and not re.search(re.sub(r"\$\Z", r"\\Z", pattern), text):
+        yield ValidationError("pattern")
+
+
+def _all_different(_: Any, wanted: bool, items: Any, __: Any) -> Iterator[ValidationError]:
+    """Compare by sorted spelling: jsonschema itself compares each with each when the types differ."""
+    if wanted and isinstance(items, list) and len(set(map(_spelling, items))) < len(items):
+        yield ValidationError("uniqueItems")
+
+
+def _spelling(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def check_shape(data: Any, most: int) -> list[Finding]:
+    """Name everything that the schema forbids, up to ``most``; a reserved key is ``not_supported_yet``."""
+    findings = (finding for error in _validator().iter_errors(data) for finding in _explain(error))
+    return list(islice(distinct(findings), most))
 
 
 def _explain(error: Any) -> Iterator[Finding]:
@@ -148,11 +166,11 @@ def _bound(error: Any, path: Path) -> Iterator[Finding]:
 
 
 def _unique(error: Any, path: Path) -> Iterator[Finding]:
-    seen: list[Any] = []
+    seen: set[str] = set()
     for index, item in enumerate(error.instance):
-        if item in seen:
+        if _spelling(item) in seen:
             yield Finding("duplicate_item", (*path, index), f"{brief(item)} stands twice in this list.")
-        seen.append(item)
+        seen.add(_spelling(item))
 
 
 _EXPLANATIONS = {

@@ -118,7 +118,9 @@ def test_a_hundred_aliases_are_read():
 
 
 def test_many_problems_are_cut_off():
-    assert len(problems_of("\n".join(["a: 1"] * 5000))) == 100
+    found = problems_of("\n".join(["a: 1"] * 5000))
+    assert len(found) == 101
+    assert found[-1].code == "too_many_problems"
 
 
 def test_a_message_never_carries_a_value_of_unbounded_length():

@@ -11,7 +11,7 @@ SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "registr
 def codes():
     made = re.findall(r'(?:Finding|_find|_whole|problem|fatal)\(\s*"([a-z_0-9]+)"', SOURCE)
     listed = re.findall(r'\[\s*"(yaml_[a-z]+)"', SOURCE)
-    chosen = {"one_of", "node_kind", "out_of_bounds", "too_many_nodes"}
+    chosen = {"one_of", "node_kind", "out_of_bounds", "too_many_nodes", "too_many_problems"}
     return {*made, *listed, *chosen}
 
 
