@@ -104,7 +104,7 @@ class Facade:
             part = await asyncio.to_thread(self._engine.log.outputs.read, attempt, stream, offset, length)
         except FileNotFoundError:
             raise NotFound(f"Attempt {attempt} has no output {stream[:20]}.") from None
-        return LogSlice(data=part.data, offset=part.offset, size=part.size, dropped=part.dropped)
+        return LogSlice(data=part.data, offset=part.offset, size=part.size, dropped=part.dropped, head=part.head)
 
     async def attempt_files(self, attempt: str, path: str) -> list[dict[str, Any]]:
         self._row(attempt)

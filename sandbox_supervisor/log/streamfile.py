@@ -8,12 +8,13 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Slice:
     """``offset`` is where ``data`` begins in the stream, ``size`` what the stream produced, ``dropped`` what lies
-    between head and tail and is gone."""
+    between the first ``head`` bytes and the tail and is gone."""
 
     data: bytes
     offset: int
     size: int
     dropped: int
+    head: int
 
 
 class StreamFile:
@@ -76,7 +77,7 @@ class StreamFile:
                 break
             pieces.append(piece)
             at += len(piece)
-        return Slice(b"".join(pieces), offset, self.produced, self.dropped)
+        return Slice(b"".join(pieces), offset, self.produced, self.dropped, self._head)
 
     def _read_mark(self) -> int:
         try:

@@ -33,7 +33,10 @@ class AttemptPages:
         ]
 
     async def log(self, request: Request) -> Response:
-        """Bytes of stdout or stderr; what the cap dropped is told in ``X-Caisson-Dropped-Bytes``."""
+        """Bytes of stdout or stderr; how many the cap has dropped of the middle is told in ``X-Caisson-Dropped-Bytes``.
+
+        A range counts in what the attempt produced, as ``offset`` and ``length`` of its events do.
+        """
         attempt = request.path_params["attempt"]
         stream = Query(request, allowed=("stream",)).one("stream", "stdout")
         if stream not in STREAMS:
@@ -41,11 +44,14 @@ class AttemptPages:
 
         async def read(offset: int, length: int) -> tuple[bytes, int]:
             part = await self._supervisor.attempt_log(attempt, stream, offset, length)
-            return part.data, part.size
+            moved = part.data and part.offset != offset  # into the gap, which grows while the attempt runs
+            return b"" if moved else part.data, part.size
 
-        dropped = (await self._supervisor.attempt_log(attempt, stream, 0, 1)).dropped
-        headers = {"X-Caisson-Dropped-Bytes": str(dropped)}
-        return await byte_ranges.serve(request, Content(read=read, name=f"{attempt}.{stream}.log", headers=headers))
+        known = await self._supervisor.attempt_log(attempt, stream, 0, 1)
+        headers = {"X-Caisson-Dropped-Bytes": str(known.dropped)}
+        gap = range(known.head, known.head + known.dropped)
+        content = Content(read=read, name=f"{attempt}.{stream}.log", headers=headers, gap=gap)
+        return await byte_ranges.serve(request, content)
 
     async def files(self, request: Request) -> Response:
         path = Query(request, allowed=("path",)).one("path")

@@ -21,6 +21,7 @@ class Content:
     read: Read
     name: str  # proposed file name
     etag: str | None = None  # strong, without quotes
+    gap: range = range(0)  # offsets whose bytes are no longer there
     headers: dict[str, str] = field(default_factory=dict)
 
 
@@ -29,18 +30,23 @@ class Shortened(Exception):
 
 
 async def serve(request: Request, content: Content) -> Response:
-    """Answer with the whole, one range (206), 304 or 416. Several ranges at once are answered with the whole."""
+    """Answer with the whole, one range (206), 304 or 416. Several ranges at once are answered with the whole.
+
+    The whole of a content with a gap is what is left of it. A range ends where a gap begins, and one that begins in a
+    gap begins behind it, as its ``Content-Range`` says.
+    """
     headers = _headers(content)
     if content.etag and f'"{content.etag}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     first, size = await content.read(0, CHUNK)
     wanted = _wanted(request, content, size)
     if wanted is None:
-        return _stream(content, headers, first, range(size), status=200)
-    if not wanted:
+        return _stream(content, headers, first, _around(content.gap, range(size)), status=200)
+    kept = _around(content.gap, wanted)[:1]
+    if not kept:
         raise Problem(416, "range_not_satisfiable", f"the content has {size} bytes", size=size)
-    headers["Content-Range"] = f"bytes {wanted.start}-{wanted.stop - 1}/{size}"
-    return _stream(content, headers, b"" if wanted.start else first, wanted, status=206)
+    headers["Content-Range"] = f"bytes {kept[0].start}-{kept[0].stop - 1}/{size}"
+    return _stream(content, headers, b"" if kept[0].start else first, kept, status=206)
 
 
 def _headers(content: Content) -> dict[str, str]:
@@ -68,21 +74,31 @@ def _wanted(request: Request, content: Content, size: int) -> range | None:
     return range(max(size - int(last), 0), size) if last else None
 
 
+def _around(gap: range, wanted: range) -> list[range]:
+    """Give what is wanted before and behind the gap, as far as there is any."""
+    if not gap:
+        return [wanted] if wanted else []
+    before = range(wanted.start, min(wanted.stop, gap.start))
+    behind = range(max(wanted.start, gap.stop), wanted.stop)
+    return [part for part in (before, behind) if part]
+
+
 def _stream(
-    content: Content, headers: dict[str, str], first: bytes, wanted: range, *, status: int
+    content: Content, headers: dict[str, str], first: bytes, wanted: list[range], *, status: int
 ) -> StreamingResponse:
-    headers["Content-Length"] = str(len(wanted))
+    headers["Content-Length"] = str(sum(map(len, wanted)))
     body = _chunks(content.read, wanted, first)
     return StreamingResponse(body, status, headers, media_type="application/octet-stream")
 
 
-async def _chunks(read: Read, wanted: range, first: bytes) -> AsyncIterator[bytes]:
+async def _chunks(read: Read, wanted: list[range], first: bytes) -> AsyncIterator[bytes]:
     """Give the wanted bytes; ``first`` are those that were read already."""
-    data = first[: len(wanted)]
-    while wanted:
-        if not data:
-            data, _ = await read(wanted.start, min(CHUNK, len(wanted)))
-        if not data:
-            raise Shortened
-        yield data
-        wanted, data = wanted[len(data) :], b""
+    for part in wanted:
+        left, data, first = part, first[: len(part)], b""
+        while left:
+            if not data:
+                data, _ = await read(left.start, min(CHUNK, len(left)))
+            if not data:
+                raise Shortened
+            yield data
+            left, data = left[len(data) :], b""

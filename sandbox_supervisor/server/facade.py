@@ -26,8 +26,9 @@ class Gone(Exception):
 class LogSlice:
     data: bytes
     offset: int
-    size: int  # of the whole file; bytes dropped by the cap lie between head and tail
-    dropped: int
+    size: int  # of all that was produced
+    dropped: int = 0  # bytes that the cap has cost; they follow the first ``head`` bytes
+    head: int = 0
 
 
 class Supervisor(Protocol):

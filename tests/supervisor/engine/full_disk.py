@@ -202,7 +202,7 @@ async def comes_back_to_a_full_disk(disk: Disk) -> dict[str, Any]:
     os.mkfifo(place / "go")
     facts: dict[str, Any] = {}
     async with plane.listening(place / "control.sock"), live(box, gate=False, grace=0.5, early=True) as running:
-        await plane.until(lambda: plane.beats and plane.beats[-1].failure is not None)
+        await plane.until(lambda: bool(plane.beats) and plane.beats[-1].failure is not None)
         beat = plane.beats[-1]
         facts["told"] = [beat.boot, beat.graph, getattr(beat.failure, "code", ""), beat.ready]
         facts["refused"] = (await send(running, CommandVerb.RESUME)).reason
