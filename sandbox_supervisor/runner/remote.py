@@ -24,6 +24,8 @@ from sandbox_supervisor.runner.link import (
 WINDOW = 256 * 1024  # as the runner's; credit is given back in quarters
 SLACK = 1024 * 1024  # one event more than the window, at its largest
 PACK_LIMIT = 512 * 1024 * 1024
+DIFF_LIMIT = 9 * 1024 * 1024  # a little more than a runner gives
+_PIECES = {"pack": "pack", "diff": "diff_bytes"}  # the calls that give what was made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,8 @@ class RemoteRunner:
     def _take(self, frame: wire.Frame) -> None:
         match frame.header:
             case {"t": "event", "attempt": str(attempt), "kind": str(kind), "data": dict(data), "cost": int(cost)}:
+                if cost < frame.size:
+                    raise wire.WireError("an event that costs less than its bytes")
                 self._file(attempt, SessionEvent(kind=_kind(kind), data=data, payload=frame.payload), cost)
             case {"t": "ok", "id": int(number), "r": value}:
                 if (future := self._calls.get(number)) and not future.done():
@@ -117,7 +121,7 @@ class RemoteRunner:
 
     def _file(self, attempt: str, event: SessionEvent, cost: int) -> None:
         inbox = self._inboxes.get(attempt)
-        if inbox is None or cost < len(event.payload) or inbox.waiting > WINDOW + SLACK:
+        if inbox is None or inbox.waiting > WINDOW + SLACK:
             raise wire.WireError("an event that was not asked for, or beyond the window")
         inbox.events.append((event, cost))
         inbox.waiting += cost
@@ -199,19 +203,19 @@ class RemoteRunner:
 
     async def commit(self, attempt: str, *, message: str, base_commit: str) -> CommittedTree:
         made, _ = await self._call("commit", attempt=attempt, message=message, base_commit=base_commit)
-        if made["pack"] > PACK_LIMIT:
-            raise RunnerRefused("pack_too_large", f"the result of {attempt} is a pack of {made['pack']} bytes")
-        pack = await self._collect("pack", attempt, made["pack"])
+        pack = await self._collect("pack", attempt, made["pack"], PACK_LIMIT)
         return CommittedTree(commit=made["commit"], tree=made["tree"], changed=made["changed"], pack=pack)
 
     async def diff(self, attempt: str, base_commit: str) -> bytes:
         made, _ = await self._call("diff", attempt=attempt, base_commit=base_commit)
-        return await self._collect("diff_bytes", attempt, made["size"])
+        return await self._collect("diff", attempt, made["size"], DIFF_LIMIT)
 
-    async def _collect(self, name: str, attempt: str, size: int) -> bytes:
+    async def _collect(self, name: str, attempt: str, size: int, limit: int) -> bytes:
+        if size > limit:
+            raise RunnerRefused(f"{name}_too_large", f"the {name} of {attempt} has {size} bytes, more than {limit}")
         data = bytearray()
         while len(data) < size:
-            _, chunk = await self._call(name, attempt=attempt, offset=len(data))
+            _, chunk = await self._call(_PIECES[name], attempt=attempt, offset=len(data))
             if not chunk:
                 raise RunnerRefused("cut_short", f"{name} of {attempt} ended after {len(data)} of {size} bytes")
             data += chunk

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -20,8 +20,11 @@ class WireError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """``size`` is what header and payload took on the wire."""
+
     header: dict[str, Any]
     payload: bytes = b""
+    size: int = field(default=0, compare=False)
 
 
 def pack(header: dict[str, Any], payload: bytes = b"") -> bytes:
@@ -53,7 +56,7 @@ async def read(reader: asyncio.StreamReader, *, header_limit: int, payload_limit
         raise WireError("a frame's header is not JSON") from None
     if not isinstance(header, dict):
         raise WireError("a frame's header is not an object")
-    return Frame(header, payload)
+    return Frame(header, payload, head + body)
 
 
 class Line:

@@ -211,6 +211,32 @@ async def test_a_runner_that_breaks_the_protocol_is_lost(gate: RunnerGate, tmp_p
     caller.close()
 
 
+async def test_a_runner_whose_events_cost_less_than_their_bytes_is_lost(gate: RunnerGate, tmp_path: Path):
+    caller = await Caller.connect(tmp_path / "ctl")
+    caller.say(HELLO)
+    runner = await asyncio.wait_for(gate.accept(), 10)
+    spawning = asyncio.create_task(runner.spawn(ATTEMPT, shell("true")))
+    await wire.read(caller.reader, header_limit=wire.CALL_LIMIT)
+    caller.say({"t": "event", "attempt": ATTEMPT, "kind": "event", "data": {"x": "y" * 100_000}, "cost": 0})
+    await asyncio.wait_for(runner.wait_lost(), 10)
+    with pytest.raises(RunnerLost):
+        await spawning
+    caller.close()
+
+
+async def test_a_diff_beyond_what_a_runner_gives_is_not_collected(gate: RunnerGate, tmp_path: Path):
+    caller = await Caller.connect(tmp_path / "ctl")
+    caller.say(HELLO)
+    runner = await asyncio.wait_for(gate.accept(), 10)
+    asking = asyncio.create_task(runner.diff(ATTEMPT, "1" * 40))
+    await wire.read(caller.reader, header_limit=wire.CALL_LIMIT)
+    caller.say({"t": "ok", "id": 1, "r": {"size": 10**12}})
+    with pytest.raises(RunnerRefused) as refused:
+        await asyncio.wait_for(asking, 10)
+    assert refused.value.code == "diff_too_large"
+    caller.close()
+
+
 async def test_open_calls_and_sessions_end_with_the_connection(gate: RunnerGate, tmp_path: Path):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
