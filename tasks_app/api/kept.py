@@ -18,6 +18,7 @@ from workspaces_app.rest.paging import PageQuery, page
 from workspaces_app.rest.views import ApiView, Method, answer, declare, not_modified, strong
 
 BYTES = "application/octet-stream"
+UNTRUSTED = "sandbox; default-src 'none'"  # the policy for whatever comes out of a sandbox
 
 
 class TaskEvents(ApiView):
@@ -117,14 +118,15 @@ def _delivery(task: Task, delivery_id: str) -> Delivery:
 
 def download(request: Request, task: Task, digest: str) -> HttpResponseBase:
     """Give a kept file as an attachment of no particular type: it is a stranger's."""
-    etag = strong(digest)
-    if not_modified(request, etag):
-        return Response(status=304, headers={"ETag": etag})
     row, file = archive.open_file(task, digest)
+    etag = strong(row.digest)
+    if not_modified(request, etag):
+        file.close()
+        return Response(status=304, headers={"ETag": etag})
     response = FileResponse(file, content_type=BYTES)
     name = row.name.rpartition("/")[2] or digest.removeprefix("sha256:")
     response["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     response["Content-Length"] = str(row.size)
     response["ETag"] = etag
-    response["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    response["Content-Security-Policy"] = UNTRUSTED
     return response

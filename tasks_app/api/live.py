@@ -1,5 +1,6 @@
 """What only the supervisor knows: asked at this moment, never stored; after it is gone, the final snapshot answers."""
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from sandbox_supervisor.protocol.messages import (
 )
 from tasks_app.api import shapes
 from tasks_app.api.gates import visible_task
-from tasks_app.api.kept import BYTES, download
+from tasks_app.api.kept import BYTES, UNTRUSTED, download
 from tasks_app.api.tasks import impossible
 from tasks_app.errors import NotVisible, Refused
 from tasks_app.live import dial
@@ -30,17 +31,10 @@ from workspaces_app.access import Permission
 from workspaces_app.ids import new_id
 from workspaces_app.rest.views import ApiView, Method, answer, declare
 
-PASSED_ON = (
-    "Content-Type",
-    "Content-Disposition",
-    "Content-Range",
-    "Content-Security-Policy",
-    "Accept-Ranges",
-    "ETag",
-    "X-Content-Type-Options",
-    "X-Caisson-Dropped-Bytes",
-)
+PASSED_ON = ("Content-Range", "Accept-Ranges", "ETag", "X-Caisson-Dropped-Bytes")
 ASKED_WITH = ("Range", "If-Range", "If-None-Match")
+JSON = "application/json"
+DISPOSITION = re.compile(r"attachment; filename\*=UTF-8''[A-Za-z0-9%._~-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,16 +129,24 @@ class _AttemptPart(ApiView):
         return self._handed_on(visible_task(self.actor, task_id), attempt_id, self.part)
 
     def _handed_on(self, task: Task, attempt_id: str, part: str) -> HttpResponseBase:
-        headers = {name: self.request.headers[name] for name in ASKED_WITH if name in self.request.headers}
+        given = {name: self.request.headers.get(name, "") for name in ASKED_WITH}
+        headers = {name: value for name, value in given.items() if value.isascii() and value.isprintable() and value}
         query = {name: str(value) for name, value in self.request.query_params.items() if value}
-        found = dial.get_attempt(dial.upstream_of(task), attempt_id, part, query=query, headers=headers)
-        response = HttpResponse(found.body, status=found.status, content_type=BYTES)
-        there = {name.lower(): value for name, value in found.headers.items()}
-        for name in PASSED_ON:
-            if name.lower() in there:
-                response[name] = there[name.lower()]
-        response["X-Content-Type-Options"] = "nosniff"
-        return response
+        return _attachment(dial.get_attempt(dial.upstream_of(task), attempt_id, part, query=query, headers=headers))
+
+
+def _attachment(found: dial.Fetched) -> HttpResponse:
+    """Hand on what a supervisor gave. What a browser does with it is never left to the sandbox to say."""
+    media_type = JSON if found.headers.get("content-type", "").partition(";")[0].strip() == JSON else BYTES
+    named = found.headers.get("content-disposition", "")
+    response = HttpResponse(found.body, status=found.status, content_type=media_type)
+    response["Content-Disposition"] = named if DISPOSITION.fullmatch(named) else "attachment"
+    response["Content-Security-Policy"] = UNTRUSTED
+    response["X-Content-Type-Options"] = "nosniff"
+    for name in PASSED_ON:
+        if name.lower() in found.headers:
+            response[name] = found.headers[name.lower()]
+    return response
 
 
 class AttemptLog(_AttemptPart):

@@ -1,5 +1,7 @@
 """What the control plane keeps of a task answers for ever: deliveries, patches, archived files, the final snapshot."""
 
+import re
+
 import pytest
 
 from sandbox_supervisor.protocol import codec
@@ -115,7 +117,26 @@ def test_knowing_a_digest_is_not_having_the_file(api, reclaimed):
 
 @pytest.mark.parametrize("digest", ["sha256:../../etc/passwd", "..", "sha256:" + "a" * 64, "%00"])
 def test_what_is_no_kept_file_is_not_found(api, reclaimed, digest):
-    assert api.get(f"tasks/{reclaimed.pk}/archive/{digest}").status_code == 404
+    path = f"tasks/{reclaimed.pk}/archive/{digest}"
+    assert api.get(path).status_code == 404
+    assert api.get(path, if_none_match=f'"{digest}"').status_code == 404
+
+
+def test_the_head_of_a_kept_file_is_that_of_the_file(api, reclaimed):
+    row = archive.keep(reclaimed, ArchiveKind.ARTEFACT, b"report", name="report.txt")
+    head = api.call("HEAD", f"tasks/{reclaimed.pk}/archive/{row.digest}")
+    head.close()
+    assert (head.status_code, head["Content-Length"]) == (200, "6")
+
+
+@pytest.mark.parametrize("name", ["../../x.html", 'a"; filename="b.html', "a\r\nX: y", "ü\u202e.txt", "", "a/b/"])
+def test_the_name_of_a_kept_file_stays_a_name(api, reclaimed, name):
+    row = archive.keep(reclaimed, ArchiveKind.ARTEFACT, b"<script>", name=name)
+    response = api.get(f"tasks/{reclaimed.pk}/archive/{row.digest}")
+    assert b"".join(response.streaming_content) == b"<script>"
+    assert re.fullmatch(r"attachment; filename\*=UTF-8''[A-Za-z0-9%._~-]+", response["Content-Disposition"])
+    assert response["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    assert "X" not in response
 
 
 def test_the_final_snapshot_answers_after_reclamation(api, reclaimed):

@@ -18,12 +18,14 @@ from sandbox_supervisor.protocol.messages import (
     Snapshot,
 )
 from sandbox_supervisor.protocol.states import AttemptState, GraphState, NodeState, RequestKind, RequestState
+from sandbox_supervisor.server.tls import fingerprint
 from tasks_app.models import Task, TaskSnapshot
 from tasks_app.models.outcome import ArchiveKind
 from tasks_app.services import archive, clock, tokens
 from tasks_app.states import Presence, Status
 from tests.api.clients import Api
-from tests.fixtures.scripted_supervisor import ScriptedSupervisor, served
+from tests.fixtures.impostor import answering, impostor
+from tests.fixtures.scripted_supervisor import ScriptedSupervisor, certificate, served
 from tests.task_rows import House, make_task
 from workspaces_app.states import Role
 
@@ -147,6 +149,33 @@ def test_the_files_of_an_attempt_are_listed(api, live):
 
 def test_the_diff_of_an_attempt_is_handed_on(api, live):
     assert api.get(url(live, "attempts/work.1.1/diff")).content == b"--- a\n+++ b\n"
+
+
+@pytest.mark.parametrize("part", ["log", "files", "files/content?path=x", "diff", "artefacts", f"artefacts/{DIGEST}"])
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "image/svg+xml", "application/json", "text/javascript"])
+def test_a_sandbox_that_was_taken_over_cannot_make_a_page_of_the_console(api, house, part, kind):
+    head = [f"Content-Type: {kind}", "Content-Disposition: inline", "Content-Security-Policy: script-src *",
+            "X-Content-Type-Options: sniff", "Set-Cookie: caisson_session=x", "Location: https://example.org",
+            "Access-Control-Allow-Origin: *"]  # fmt: skip
+    task = make_task(house)
+    with impostor(answering(b"<script>alert(1)</script>", *head)) as other:
+        place = {"host": "127.0.0.1", "port": other.port, "fingerprint": fingerprint(certificate())}
+        Task.objects.filter(pk=task.pk).update(endpoint=place)
+        response = api.get(f"tasks/{task.pk}/attempts/work.1.1/{part}")
+    assert response.status_code == 200
+    assert response["Content-Type"] == (kind if kind == "application/json" else "application/octet-stream")
+    assert response["Content-Disposition"] == "attachment"
+    assert response["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert not {"Location", "Access-Control-Allow-Origin"} & set(response.headers)
+    assert "caisson_session" not in response.cookies
+
+
+@pytest.mark.parametrize("header", ["range", "if_range", "if_none_match"])
+@pytest.mark.parametrize("value", ["bytes=é", "bytes=0-\x07", "bytes=" + "9" * 5000 + "-", "nonsense", "bytes=5-1"])
+def test_a_condition_that_makes_no_sense_breaks_nothing(api, live, header, value):
+    response = api.get(url(live, "attempts/work.1.1/log"), **{header: value})
+    assert response.status_code in {200, 416}
 
 
 def test_what_the_supervisor_does_not_have_is_not_found(api, live):

@@ -1,12 +1,8 @@
 """The control plane asks a supervisor: pinned before a byte is sent, bounded in bytes and seconds."""
 
 import asyncio
-import contextlib
 import socket
-import ssl
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from typing import Any
 
@@ -15,13 +11,14 @@ import pytest
 from sandbox_providers.contract import Secret
 from sandbox_supervisor.protocol.messages import Command, CommandOutcome, CommandVerb, OutcomeCode
 from sandbox_supervisor.protocol.stream import Position
-from sandbox_supervisor.server.tls import fingerprint, server_context
+from sandbox_supervisor.server.tls import fingerprint
 from tasks_app.live import dial
 from tasks_app.live.exchange import Bounds, Peer
 from tasks_app.live.open_stream import open_stream
 from tasks_app.models import Task
 from tasks_app.services import tokens
 from tasks_app.states import Presence
+from tests.fixtures.impostor import answering, impostor
 from tests.fixtures.scripted_supervisor import TOKEN, ScriptedSupervisor, Served, certificate, served
 from tests.fixtures.stream_client import Subscriber
 
@@ -42,65 +39,6 @@ async def server() -> AsyncIterator[Served]:
 async def ask(call: Callable[..., Any], *arguments, **named):
     """Call the synchronous client while the loop serves."""
     return await asyncio.wait_for(asyncio.to_thread(call, *arguments, **named), PATIENCE)
-
-
-class Impostor:
-    """A TLS server that records every byte it is sent, and answers with what the test gave it."""
-
-    def __init__(self, answer: bytes, *, pem: bytes, hold: bool) -> None:
-        self.received = b""
-        self.connections = 0
-        self._answer = answer
-        self._hold = hold
-        self._context = server_context(pem)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            with contextlib.suppress(OSError):
-                plain, _ = self._listener.accept()
-                self.connections += 1
-                self._converse(plain)
-
-    def _converse(self, plain: socket.socket) -> None:
-        plain.settimeout(PATIENCE)
-        with (
-            plain,
-            contextlib.suppress(OSError, ssl.SSLError),
-            self._context.wrap_socket(plain, server_side=True) as wire,
-        ):
-            data = wire.recv(65536)
-            self.received += data
-            if data and self._answer:
-                wire.sendall(self._answer)
-            if data and self._hold:
-                self._over.wait(PATIENCE)
-
-    def close(self) -> None:
-        self._over.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-
-
-@contextmanager
-def impostor(answer: bytes = b"", *, pem: bytes | None = None, hold: bool = False) -> Iterator[Impostor]:
-    made = Impostor(answer, pem=pem or certificate(), hold=hold)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def answering(body: bytes, *head: str, status: str = "200 OK") -> bytes:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *head, "", ""]
-    return "\r\n".join(lines).encode() + body
 
 
 # --- whom it speaks to -----------------------------------------------------------------------------------------------
