@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor.drivers.acp import Job, Session
+from sandbox_supervisor.drivers.scripted import PLAY
 from sandbox_supervisor.drivers.uplink import Uplink
 from sandbox_supervisor.processes import forbid_dump
 from sandbox_supervisor.runner import wire
@@ -18,7 +19,6 @@ from sandbox_supervisor.runner import wire
 LINE_FD = 3
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTED = (sys.executable, "-P", "-s", "-B", "-m", "sandbox_supervisor.drivers.scripted")
-PLAY = "caisson.dev/play"
 
 
 def main(_argv: list[str]) -> int:

@@ -2,19 +2,19 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-LOOKED_AT = 64 * 1024  # characters from the end of the message
+RESULT_LIMIT = 64 * 1024  # bytes
 TRIES = 1000
-RESULT_LIMIT = 64 * 1024
 PROBLEMS = 5
 
 
 def last_object(message: str) -> dict[str, Any] | None:
-    """Give the last JSON object in a message: fenced or bare, and not one inside another."""
-    text = message[-LOOKED_AT:]
+    """Give the last JSON object in a message: fenced or bare, not one inside another, none above ``RESULT_LIMIT``."""
+    text = message[-RESULT_LIMIT:].encode("utf-8", "replace")[-RESULT_LIMIT:].decode("utf-8", "ignore")
     found = None
     for value in _objects(text):
         found = value
@@ -40,8 +40,10 @@ def from_file(path: str) -> dict[str, Any] | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        data = file.read(RESULT_LIMIT + 1)
+    try:
+        data = os.pread(fd, RESULT_LIMIT + 1, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
     if len(data) > RESULT_LIMIT:
         return None
     try:

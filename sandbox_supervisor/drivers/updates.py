@@ -5,9 +5,10 @@ stored.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.events import EventKind
 
 PIECE = 16 * 1024  # characters of one message event
@@ -16,6 +17,7 @@ TOOL_TEXT = 8 * 1024
 TITLE = 500
 ITEMS = 20
 PLAN_ENTRIES = 100
+EVENT_LIMIT = 128 * 1024  # bytes of one event as JSON
 # Tuples, because an agent may send what cannot be hashed where a word belongs.
 _TOOL_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 _TOOL_STATUS = ("pending", "in_progress", "completed", "failed")
@@ -34,6 +36,26 @@ def cut(value: Any, limit: int) -> str:
     return f"{text[:half]} … {len(text) - 2 * half} left out … {text[-half:]}"
 
 
+def fitted(data: dict[str, Any]) -> dict[str, Any]:
+    """Give an event's data with its texts cut as far as it takes to stay below ``EVENT_LIMIT``."""
+    room = PIECE * 2
+    while len(codec.encode(data)) > EVENT_LIMIT:
+        room //= 2
+        data = _shortened(data, room)
+    return data
+
+
+def _shortened(value: Any, room: int) -> Any:
+    match value:
+        case str():
+            return cut(value, room)
+        case dict():
+            return {name: _shortened(item, room) for name, item in value.items()}
+        case list():
+            return [_shortened(item, room) for item in value]
+    return value
+
+
 @dataclass(slots=True)
 class Transcript:
     """What one session has said so far. ``final`` is the last message, from its beginning as far as it is kept."""
@@ -43,7 +65,6 @@ class Transcript:
     final: str = ""
     _count: int = 0
     _open: tuple[str, str] | None = None  # (role, id) of the message that is being written
-    _ids: set[str] = field(default_factory=set)
 
     def turn(self) -> None:
         """Begin a new turn: the next message is a new one."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from sandbox_supervisor.drivers.questions import Question
+from sandbox_supervisor.drivers.updates import fitted
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.runner import wire
 from sandbox_supervisor.runner.link import SessionEventKind
@@ -21,11 +22,7 @@ class Uplink:
         self._refusing = False
 
     async def event(self, kind: EventKind, data: dict[str, Any]) -> None:
-        await self._send(SessionEventKind.EVENT, {"kind": kind, "data": data})
-
-    async def note(self, text: str) -> None:
-        """Tell a person about something tolerated."""
-        await self.event(EventKind.SESSION_NOTE, {"text": text[:1000]})
+        await self._send(SessionEventKind.EVENT, {"kind": kind, "data": fitted(data)})
 
     async def output(self, stream: str, data: bytes) -> None:
         for at in range(0, len(data), OUTPUT_PIECE):

@@ -3,6 +3,8 @@
 It serves the demo, codemods and tests, and says what it is wherever its name is shown.
 """
 
+PLAY = "caisson.dev/play"  # where in ``_meta`` of ``session/new`` the playbook travels
+
 
 def main(argv: list[str]) -> int:
     """Serve on standard input and output until the input ends."""

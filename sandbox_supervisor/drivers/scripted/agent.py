@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor.drivers.jsonrpc import METHOD_NOT_FOUND, Broken, Peer, RpcError
+from sandbox_supervisor.drivers.scripted import PLAY
 from sandbox_supervisor.drivers.scripted.player import Player
 from sandbox_supervisor.protocol.playbook_reader import read_playbook
 
-PLAY = "caisson.dev/play"
 INVALID = -32602
 _CHUNK = 64 * 1024
 

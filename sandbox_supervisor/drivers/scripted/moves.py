@@ -70,7 +70,10 @@ def _read(folder: int, name: str) -> str | None:
     except FileNotFoundError:
         return None
     with os.fdopen(fd, "rb") as file:
-        return file.read(FILE_LIMIT).decode("utf-8", "surrogateescape")
+        data = file.read(FILE_LIMIT + 1) or b""
+    if len(data) > FILE_LIMIT:
+        raise Impossible(f"{name} is larger than {FILE_LIMIT} bytes")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _write(folder: int, name: str, text: str) -> None:

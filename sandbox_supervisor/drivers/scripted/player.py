@@ -8,25 +8,32 @@ import shlex
 from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from sandbox_supervisor.drivers.jsonrpc import INTERNAL_ERROR, RpcError
+from sandbox_supervisor.drivers.jsonrpc import INTERNAL_ERROR, Peer, RpcError
 from sandbox_supervisor.drivers.scripted import moves
 from sandbox_supervisor.protocol import playbook as verbs
 from sandbox_supervisor.protocol.playbook import Step, Stream
 
-if TYPE_CHECKING:
-    from sandbox_supervisor.drivers.scripted.agent import Agent
-
 _ANSWER = re.compile(r"\{\{\s*answers\[(-?\d{1,4})\]\s*\}\}")
 _PIECE = 8 * 1024
+
+
+class Speaker(Protocol):
+    """The agent process as a player uses it. ``ignoring``: of cancel, SIGTERM and the end of input."""
+
+    peer: Peer
+    ignoring: bool
+
+    async def write(self, data: bytes) -> None:
+        """Write raw bytes to standard output."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Player:
     """One session. The first prompt plays the whole book; later ones only the steps that ask for their text."""
 
-    agent: "Agent"
+    agent: Speaker
     session: str
     cwd: Path
     steps: tuple[Step, ...]

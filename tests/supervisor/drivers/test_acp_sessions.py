@@ -131,6 +131,19 @@ async def test_a_long_line_within_the_limit_is_read(at: Stage):
     assert sum(len(event["text"]) for event in ran.told("session.message")) == 2 * MIB
 
 
+async def test_a_tool_call_with_more_text_than_an_event_holds_is_shown_shortened(at: Stage):
+    body = """
+def prompt(message):
+    diff = {"type": "diff", "path": "p", "oldText": "a" * 9000, "newText": "\\x01" * 9000}
+    update(sessionUpdate="tool_call", toolCallId="1", title="Edit", content=[diff] * 20); text("x"); done(message)
+"""
+    ran = await lead(at, body)
+    assert verdict(ran) == ("ok", None, None)
+    (shown,) = ran.told("session.tool")
+    assert len(shown["content"]) == 20
+    assert all("left out" in diff["new"] for diff in shown["content"])
+
+
 # --- questions -------------------------------------------------------------------------------------------------------
 
 FORM = """
@@ -214,6 +227,13 @@ def prompt(message):
     open(os.environ["CAISSON_RESULT"], "w").write('{"verdict": "bad"}'); text("see the file"); done(message)
 """
     assert (await lead(at, body, result_schema=SCHEMA)).exit["result"] == {"verdict": "bad"}
+
+
+@pytest.mark.parametrize("make", ["os.mkdir(p)", "os.mkfifo(p); globals().update(k=os.open(p, os.O_RDWR))"])
+async def test_a_result_file_that_is_no_file_is_no_result_and_no_accident(at: Stage, make: str):
+    body = f"def prompt(message): p = os.environ['CAISSON_RESULT']; {make}; text('x'); done(message)"
+    ran = await lead(at, body)
+    assert (verdict(ran), ran.exit["result"]) == (("ok", None, None), None)
 
 
 async def test_a_result_that_does_not_fit_is_asked_for_once_more(at: Stage):
@@ -362,8 +382,11 @@ async def test_an_agent_that_ends_its_turn_on_cancel_ends_on_the_first_rung(tmp_
         )
         await patient.begin(agent(body))
         await patient.first(lambda event: "up" in str(event.data))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(20):  # no second rung was waited for
             await patient.link.stop(ATTEMPT, kill=False)
+        ran = await patient.rest()
+        assert ran.exit["outcome"] == "cancelled"
+        assert ran.told("session.ended") == [{"stop_reason": "cancelled", "exit_code": 0, "signal": None}]
 
 
 async def test_an_agent_that_does_not_hear_a_cancel_is_ended_by_the_end_of_its_input(at: Stage):

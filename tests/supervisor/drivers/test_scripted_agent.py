@@ -202,6 +202,15 @@ def test_a_deleted_link_leaves_what_it_leads_to(tmp_path: Path):
     assert (tmp_path / "kept").read_text() == "x"
 
 
+@pytest.mark.parametrize("kind", [EditKind.APPEND, EditKind.REPLACE])
+def test_an_edit_of_a_file_that_is_too_large_loses_nothing_of_it(tmp_path: Path, kind: EditKind):
+    content = b"old" + b"x" * moves.FILE_LIMIT
+    (tmp_path / "large").write_bytes(content)
+    with pytest.raises(moves.Impossible, match="larger than"):
+        moves.edit(tmp_path, Edit(path="large", kind=kind, text="new", old="old"), "new")
+    assert (tmp_path / "large").read_bytes() == content
+
+
 def test_an_edit_keeps_bytes_that_are_no_text(tmp_path: Path):
     (tmp_path / "mixed").write_bytes(b"\xff old \xfe")
     moves.edit(tmp_path, Edit(path="mixed", kind=EditKind.REPLACE, text="new", old="old"), "new")

@@ -219,7 +219,7 @@ def test_the_last_json_object_of_a_message_is_the_result(message: str, result: d
 
 
 def test_only_the_end_of_a_long_message_is_looked_at():
-    assert results.last_object('{"a": 1}' + " " * results.LOOKED_AT) is None
+    assert results.last_object('{"a": 1}' + " " * results.RESULT_LIMIT) is None
     assert results.last_object(" " * 10**6 + '{"a": 1}') == {"a": 1}
 
 
