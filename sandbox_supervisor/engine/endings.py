@@ -16,7 +16,7 @@ from sandbox_supervisor.engine.sessions import Impression
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import Failed, Finishing, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, AttemptRow
-from sandbox_supervisor.protocol.codec import digest
+from sandbox_supervisor.protocol.codec import DEEPEST, digest, is_deep
 from sandbox_supervisor.protocol.flow import Changes, Node, NodeKind
 from sandbox_supervisor.protocol.messages import Failure
 from sandbox_supervisor.protocol.states import FailureClass
@@ -122,10 +122,13 @@ class Endings:
         if result is None and (written := await link.result(str(row.id))) is not None:
             try:
                 result = json.loads(written)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Judgement(
                     FailureClass.CHECK_FAILED, "result_malformed", f"What stands in $CAISSON_RESULT is no JSON: {error}"
                 ) from None
+        if is_deep(result):
+            message = f"The result is nested more than {DEEPEST} deep."
+            raise Judgement(FailureClass.CHECK_FAILED, "result_malformed", message)
         if schema is None:
             return result
         if result is None:
@@ -162,4 +165,5 @@ def _failure(data: dict[str, Any]) -> Failure:
 
 def _facts(data: dict[str, Any]) -> dict[str, Any]:
     told = {name: data[name] for name in ("exit_code", "signal", "stop_reason") if data.get(name) is not None}
-    return told | dict(data.get("facts") or {})
+    more = dict(data.get("facts") or {})
+    return told | ({} if is_deep(more) else more)

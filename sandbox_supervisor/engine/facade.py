@@ -13,6 +13,7 @@ from sandbox_supervisor.engine.reports import Reports
 from sandbox_supervisor.engine.runners import Runners
 from sandbox_supervisor.engine.views import snapshot
 from sandbox_supervisor.graph.rows import AttemptRow
+from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.events import Envelope
 from sandbox_supervisor.protocol.messages import (
     Command,
@@ -74,6 +75,9 @@ class Facade:
         if damage := self._engine.log.damage:
             message = f"The log of this sandbox is damaged ({damage}): it can be read, but takes no commands."
             return CommandOutcome(code=OutcomeCode.REFUSED, reason="storage_corrupt", message=message)
+        if codec.is_deep(command.answer):
+            message = f"The answer is nested more than {codec.DEEPEST} deep."
+            return CommandOutcome(code=OutcomeCode.INVALID, reason="answer_invalid", message=message)
         if command.verb is CommandVerb.ANSWER and (unfit := await self._unfit(command)):
             return unfit
         try:

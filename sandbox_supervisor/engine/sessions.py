@@ -11,12 +11,14 @@ from sandbox_supervisor.engine.core import SPACE_LOOK, SPACE_PATIENCE, Engine
 from sandbox_supervisor.graph.facts import Asked, Progress
 from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
 from sandbox_supervisor.log.space import NO_SPACE
+from sandbox_supervisor.protocol.codec import is_deep
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.states import RequestKind, RequestState
 from sandbox_supervisor.runner.link import RunnerLost, SessionEvent, SessionEventKind
 
 LINGER = 0.1  # seconds for which an event may wait for company
 BATCH_EVENTS = 64
+MOST_USED = 1e15  # of anything that is counted
 TEXT_LIMIT = 4096  # characters up to which pieces of one message become one event
 
 logger = logging.getLogger(__name__)
@@ -131,7 +133,7 @@ class Follower:
             state=RequestState.OPEN,
             title=str(data.get("title") or "Question"),
             body=str(data.get("body") or ""),
-            schema=data.get("schema"),
+            schema=None if is_deep(data.get("schema")) else data.get("schema"),
             options=tuple(data.get("options") or ()),
             fingerprint=str(data.get("fingerprint") or ""),
             opened_at=clock.label(),
@@ -158,7 +160,7 @@ def _join(earlier: NewEvent, later: NewEvent) -> NewEvent | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_USED
 
 
 async def _pump(session: AsyncIterator[SessionEvent], queue: "asyncio.Queue[SessionEvent | None]") -> None:

@@ -6,6 +6,8 @@ from sandbox_supervisor.protocol.flow import Node, NodeKind
 from sandbox_supervisor.protocol.messages import AttemptView, DeliveryProof, NodeView, RequestView, Snapshot
 from sandbox_supervisor.protocol.states import NODE_LETTERS, RequestState
 
+_GAUGES = frozenset({"context_used", "context_size"})
+
 
 def snapshot(engine: Engine, state: State, seq: int) -> Snapshot:
     """Give the whole projection as it stands at ``seq``."""
@@ -39,10 +41,12 @@ def snapshot(engine: Engine, state: State, seq: int) -> Snapshot:
 
 
 def usage(state: State) -> dict[str, float]:
-    """Add up what all attempts used."""
+    """Add up what all attempts used; how full a context is does not add up."""
     total: dict[str, float] = {}
     for row in state.attempts.values():
         for name, value in row.usage.items():
+            if name in _GAUGES:
+                continue
             total[name] = total.get(name, 0.0) + value
     return total
 

@@ -96,9 +96,10 @@ def progressed(d: Draft, fact: Progress) -> None:
         return
     node, generation, attempt = row.id.node, row.id.generation, str(row.id)
     d.events.extend(replace(event, node=node, generation=generation, attempt=attempt) for event in fact.events)
-    usage = {name: amount for name, amount in fact.usage.items() if isfinite(amount)}
-    if usage:
-        d.set_attempt(row.id, usage={**row.usage, **usage})
+    usage = {**row.usage, **{name: amount for name, amount in fact.usage.items() if isfinite(amount)}}
+    if usage != row.usage:
+        d.set_attempt(row.id, usage=usage)
+        d.event(EventKind.SESSION_USAGE, usage, node=node, attempt=attempt)
 
 
 def finishing(d: Draft, fact: Finishing) -> None:

@@ -66,7 +66,7 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Session events of a running attempt; changes no state but usage."""
+    """Session events of a running attempt; changes no state but ``usage``: totals of the session so far."""
 
     attempt: AttemptId
     events: tuple[NewEvent, ...]

@@ -1,11 +1,14 @@
 """Turn protocol values into JSON and back, checked; and give the canonical bytes that digests are made of."""
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+DEEPEST = 64
 
 
 class Malformed(ValueError):
@@ -33,6 +36,23 @@ def convert(value: Any, into: type[T]) -> T:
         return msgspec.convert(value, type=into)
     except msgspec.MsgspecError as error:
         raise Malformed(str(error)) from None
+
+
+def is_deep(value: Any) -> bool:
+    """Say whether lists and mappings are nested more than ``DEEPEST`` times: such a value may be read and yet not be
+    written, or be written where nobody can read it any more."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list | tuple) else ()
 
 
 def plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ class EventKind(StrEnum):
     SESSION_THOUGHT = "session.thought"  # {id, text}
     SESSION_PLAN = "session.plan"  # {entries: [{content, status, priority}]}
     SESSION_TOOL = "session.tool"  # {id, title?, kind?, status?, content?, locations?}: a patch by stable id
-    SESSION_USAGE = "session.usage"  # {input_tokens?, output_tokens?, cost?}
+    SESSION_USAGE = "session.usage"  # totals of the attempt so far: {input_tokens?, output_tokens?, cost?, …}
     SESSION_ENDED = "session.ended"  # {stop_reason?, exit_code?, signal?}
     SESSION_NOTE = "session.note"  # {text}: a tolerated deviation, a warning
     OUTPUT = "output"  # {stream: stdout|stderr, text} or {stream, file, offset, length, digest, head, tail}

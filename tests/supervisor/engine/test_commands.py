@@ -155,6 +155,19 @@ async def test_a_command_is_carried_out_once_and_another_body_under_its_id_is_re
         assert (await until(running, ended)).graph.state is GraphState.SUCCEEDED
 
 
+async def test_an_answer_that_is_nested_too_deep_is_refused_and_the_question_stays_open(sandbox):
+    box = sandbox([approval()])
+    deep: object = "yes"
+    for _ in range(100):
+        deep = [deep]
+    async with live(box) as running:
+        state = await until(running, lambda state: bool(state.requests))
+        (request,) = state.requests
+        outcome = await send(running, CommandVerb.ANSWER, request=request, answer={"content": deep})
+        assert (outcome.code, outcome.reason) == (OutcomeCode.INVALID, "answer_invalid")
+        assert running.engine.state.requests[request].state is RequestState.OPEN
+
+
 async def test_a_refused_command_stays_refused_under_its_id_whatever_happens_meanwhile(sandbox):
     box = sandbox([approval()])
     async with live(box) as running:

@@ -1,14 +1,34 @@
 """Agents and repositories that attack the supervisor: nothing of theirs runs in our processes or leaves their tree."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from sandbox_supervisor import isolation
+from sandbox_supervisor.log import Log
+from sandbox_supervisor.protocol.events import Envelope, EventKind
 from sandbox_supervisor.protocol.flow import ArtefactRule
 from sandbox_supervisor.protocol.spec import Limits
 from sandbox_supervisor.standalone import bundled_bwrap
-from tests.supervisor.engine.scenario import BRANCH, agent, command, deliver, keeping
+from tests.supervisor.engine.scenario import BRANCH, Sandbox, agent, command, deliver, keeping
+
+
+@contextmanager
+def opened(box: Sandbox, *, attempt_log: int = 1024 * 1024) -> Iterator[Log]:
+    """Open the log that an ended supervisor left."""
+    log = Log.open(box.folder / "log", attempt_log=attempt_log)
+    try:
+        yield log
+    finally:
+        log.close_now()
+
+
+def events_of(log: Log, kind: EventKind) -> list[Envelope]:
+    return [event for event in asyncio.run(log.events(0, 500)) if event.kind == kind]
+
 
 TRAPS = """
 trap_script="$HOME/trap.sh"
@@ -101,12 +121,36 @@ def test_a_flood_is_kept_with_its_head_and_tail_and_the_gap_is_said_once(sandbox
     assert box.run().code == 0
     kept = sum(path.stat().st_size for path in (box.folder / "log" / "outputs").iterdir())
     assert kept <= limit + 64 * 1024
+    with opened(box, attempt_log=limit) as log:
+        head = log.outputs.read("flood.1.1", "stdout", 0, 100)
+        assert head.data.startswith(b"FIRST\nxxx")
+        assert log.outputs.read("flood.1.1", "stdout", head.size - 6, 100).data == b"\nLAST\n"
+        told = [event.data for event in events_of(log, EventKind.OUTPUT_TRUNCATED)]
+        assert [data["dropped_bytes"] for data in told] == [head.dropped]
+        assert head.dropped > 4_000_000
 
 
 def test_broken_text_and_control_characters_are_carried_without_harm(sandbox):
     box = sandbox([command("noise", "printf '\\377\\376 \\033[2J \\000 end\\n'; printf 'half \\342\\202'")])
     ran = box.run()
     assert ran.code == 0
+    assert box.verify().startswith("sound")
+    with opened(box) as log:
+        whole = log.outputs.read("noise.1.1", "stdout", 0, 100).data
+        assert whole == b"\xff\xfe \x1b[2J \x00 end\nhalf \xe2\x82"
+        text = "".join(event.data["text"] for event in events_of(log, EventKind.OUTPUT))
+        assert text == "\ufffd\ufffd \x1b[2J \x00 end\nhalf \ufffd"
+
+
+@pytest.mark.parametrize("depth", [65, 985, 20_000])
+def test_a_result_that_is_nested_too_deep_fails_its_node_and_nothing_else(sandbox, depth):
+    """At some depths a value can be read but not stored, or stored but not read again."""
+    script = f"""printf '{{"a":'; printf '[%.0s' $(seq {depth}); printf ']%.0s' $(seq {depth}); printf '}}'"""
+    box = sandbox([command("deep", f'{{ {script}; }} > "$CAISSON_RESULT"'), command("other", "true")])
+    ran = box.run()
+    assert ran.attempts("deep") == {"deep.1.1": "failed"}
+    assert ran.said("result_malformed")
+    assert ran.outcome("other") == "succeeded"
     assert box.verify().startswith("sound")
 
 
@@ -120,6 +164,7 @@ def test_an_agent_that_sends_nonsense_crashes_or_floods_only_fails_its_own_attem
     )
     ran = box.run()
     assert ran.outcome("crash") == "failed"
+    assert ran.outcome("nonsense") == "failed"
     assert ran.outcome("flood") == "succeeded"
     assert box.verify().startswith("sound")
     assert box.wait_empty() == []

@@ -85,12 +85,16 @@ def test_progress_belongs_to_its_attempt_whatever_it_says():
     assert not change.attempts
 
 
-def test_usage_totals_are_kept_and_nonsense_is_dropped():
+def test_usage_totals_are_kept_and_told_and_nonsense_is_dropped():
     play = Play(flow(agent("a")))
     attempt = play.start("a")
-    play.do(Progress(attempt=attempt, events=(), usage={"input_tokens": 5.0, "cost": math.nan}))
-    play.do(Progress(attempt=attempt, events=(), usage={"input_tokens": 9.0, "output_tokens": 1.0}))
-    assert play.attempts("a")[0].usage == {"input_tokens": 9.0, "output_tokens": 1.0}
+    first = play.do(Progress(attempt=attempt, events=(), usage={"input_tokens": 5.0, "cost": math.nan}))
+    then = play.do(Progress(attempt=attempt, events=(), usage={"output_tokens": 1.0}))
+    totals = {"input_tokens": 5.0, "output_tokens": 1.0}
+    assert play.attempts("a")[0].usage == totals
+    told = [(str(event.kind), event.attempt, event.data) for event in (*first.events, *then.events)]
+    assert told == [("session.usage", "a.1.1", {"input_tokens": 5.0}), ("session.usage", "a.1.1", totals)]
+    assert play.do(Progress(attempt=attempt, events=(), usage=totals)) == Change()
 
 
 LATE = {
