@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.commands import chromium
+from config.commands import chromium, front_end
 
 FAST_MARKS = "not slow and not serial and not browser and not nightly"
 CODE = (
@@ -104,15 +104,23 @@ def _tests(*arguments: str, workers: int = 2, needs_chromium: bool = False) -> C
     def run(bench: Bench) -> Count:
         browser = chromium.find() if needs_chromium else None
         if needs_chromium and browser is None:
-            return _without_chromium()
+            return _not_run(chromium.WHY_MISSING)
         extra = {"CAISSON_CHROMIUM": str(browser)} if browser else {}
         return _pytest(bench, list(arguments), workers=workers, extra=extra)
 
     return run
 
 
-def _without_chromium() -> Count:
-    _tell(f"not run: {chromium.WHY_MISSING}")
+def _front_end(bench: Bench) -> Count:
+    try:
+        return Count(failed=len(front_end.check(bench.checkout)))
+    except front_end.ToolsMissing as missing:
+        return _not_run(str(missing))
+
+
+def _not_run(why: str) -> Count:
+    """Count a stage that lacks what it needs here: a skip, but a failure where everything must be there."""
+    _tell(f"not run: {why}")
     return Count(failed=1) if os.environ.get("CI") == "true" else Count(skipped=1)
 
 
@@ -164,6 +172,7 @@ def _environment() -> dict[str, str]:
 
 FORMAT = Stage(name="format", budget=5, run=_check("ruff", "format", "--check", "--quiet", "."))
 LINT = Stage(name="lint", budget=5, run=_check("ruff", "check", "--quiet", "."))
+FRONT_END = Stage(name="front end", budget=20, run=_front_end)
 TYPES = Stage(name="types", budget=120, run=_check("mypy", *CODE))
 IMPORTS = Stage(name="imports", budget=10, run=_check("config.commands.imports"))
 MIGRATIONS = Stage(name="migrations", budget=10, run=_check("manage", "makemigrations", "--check", "--dry-run"))
@@ -178,14 +187,14 @@ FAST_TESTS = (
 )
 RUNS: dict[str, tuple[Stage, ...]] = {
     "all": (
-        *(FORMAT, LINT, TYPES, IMPORTS, MIGRATIONS),
+        *(FORMAT, LINT, FRONT_END, TYPES, IMPORTS, MIGRATIONS),
         Stage(name="tests", budget=420, run=_tests("-m", "not serial and not browser and not nightly")),
         Stage(name="serial tests", budget=300, run=_tests("-m", "serial and not browser and not nightly", workers=1)),
         Stage(name="tests on PostgreSQL", budget=240, run=_postgres),
         Stage(name="browser", budget=120, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
     ),
     "fast": (
-        *(FORMAT, LINT, IMPORTS),
+        *(FORMAT, LINT, FRONT_END, IMPORTS),
         Stage(name="fast tests", budget=75, run=_tests(*FAST_TESTS, "-m", FAST_MARKS)),
     ),
     "nightly": (Stage(name="long series", budget=3600, run=_tests("-m", "nightly")),),
