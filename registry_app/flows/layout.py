@@ -16,7 +16,7 @@ from sandbox_supervisor.protocol.flow import Flow, Node
 
 BOX_WIDTH, BOX_HEIGHT = 162, 46
 COLUMN, ROW = 178, 74  # distance between the centres of two neighbours
-LEAST_WIDTH, LEAST_HEIGHT = 560, 420
+LEAST_WIDTH, LEAST_HEIGHT = 440, 420
 LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 LABEL = 10  # from the word "finally" down to its boxes
@@ -24,6 +24,9 @@ HALO = 4  # the ring around the chosen box
 BEND = 6  # radius of a corner
 ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
 PILL_WIDTH, PILL_HEIGHT = 76, 38
+UNDER = 9  # how far below a rank an arc passes its boxes; edges pass lower
+DOOR = 20  # from a box's left side to where such an arc leaves or enters it from below
+SMALLEST = 0.75  # scale below which a large flow is not shrunk but scrolled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,19 @@ class Picture:
         """Give the SVG view box; a small flow gets room around it, so that its boxes are not blown up."""
         width, height = max(self.width, LEAST_WIDTH), max(self.height, LEAST_HEIGHT)
         return f"{(self.width - width) // 2} 0 {width} {height}"
+
+    @property
+    def is_small(self) -> bool:
+        return self.width < LEAST_WIDTH and self.height < LEAST_HEIGHT
+
+    @property
+    def shown_width(self) -> int:
+        """Give the least width in CSS pixels at which the whole picture can still be read."""
+        return round(self.width * SMALLEST)
+
+    @property
+    def shown_height(self) -> int:
+        return round(max(self.height, LEAST_HEIGHT) * SMALLEST)
 
 
 Point = tuple[float, float]
@@ -305,19 +321,37 @@ def _arcs(nodes: tuple[Node, ...], boxes: dict[str, Box], left: int) -> Iterable
         assert node.rework is not None  # noqa: S101 - the generator keeps only those
         source, target = boxes[node.key], boxes[node.rework.node]
         x = left - ARC * (index + 1)
-        path = (
-            f"M{source.x} {source.middle}H{x + BEND}Q{x} {source.middle} {x} {source.middle - BEND}"
-            f"V{target.middle + BEND}Q{x} {target.middle} {x + BEND} {target.middle}H{target.x - 10}"
-        )
+        start, low = _way_out(source, boxes)
+        end, high, head = _way_in(target, boxes)
         yield Arc(
             source=node.key,
             target=node.rework.node,
             max_rounds=node.rework.max_rounds,
-            path=path,
-            head=_head_right(target.x - 11, target.middle),
+            path=f"{start}H{x + BEND}Q{x} {low} {x} {low - BEND}V{high + BEND}Q{x} {high} {x + BEND} {high}{end}",
+            head=head,
             pill_x=max(2, x - PILL_WIDTH // 2),
             pill_y=(source.middle + target.middle - PILL_HEIGHT) // 2,
         )
+
+
+def _way_out(source: Box, boxes: dict[str, Box]) -> tuple[str, int]:
+    """Begin an arc at the box's left side, or from below where others stand left of it; give the level it goes at."""
+    if not _has_left_neighbour(source, boxes):
+        return f"M{source.x} {source.middle}", source.middle
+    x, level = source.x + DOOR, source.bottom + UNDER
+    return f"M{x} {source.bottom}V{level - BEND}Q{x} {level} {x - BEND} {level}", level
+
+
+def _way_in(target: Box, boxes: dict[str, Box]) -> tuple[str, int, str]:
+    """End an arc likewise: the path, the level it comes at, and the arrow's point."""
+    if not _has_left_neighbour(target, boxes):
+        return f"H{target.x - 10}", target.middle, _head_right(target.x - 11, target.middle)
+    x, level = target.x + DOOR, target.bottom + UNDER
+    return f"H{x - 2}Q{x} {level} {x} {level - 2}", level, f"M{x - 4} {target.bottom + 7}h8l-4 -6z"
+
+
+def _has_left_neighbour(box: Box, boxes: dict[str, Box]) -> bool:
+    return any(other.x < box.x and abs(other.y - box.y) < BOX_HEIGHT for other in boxes.values())
 
 
 def _head_right(x: int, y: int) -> str:

@@ -9,7 +9,8 @@ function setTheme(name) {
   if (name === "system") delete root.dataset.theme;
   else root.dataset.theme = name;
   try {
-    localStorage.setItem("theme", name);
+    if (name === "system") localStorage.removeItem("theme");
+    else localStorage.setItem("theme", name); // the administration reads the same two words
   } catch {
     // a private window keeps no choice
   }
@@ -37,21 +38,35 @@ document.addEventListener("click", (event) => {
   if (opener instanceof HTMLElement) {
     opener.closest("details.menu")?.removeAttribute("open");
     const dialog = document.getElementById(opener.dataset.opens ?? "");
-    if (dialog instanceof HTMLDialogElement) dialog.showModal();
+    if (dialog instanceof HTMLDialogElement) {
+      event.preventDefault(); // without a script the link shows it
+      dialog.showModal();
+      for (const field of dialog.querySelectorAll("input[data-confirms]")) confirm(field);
+    }
   }
-  if (closest(event.target, "[data-closes]")) /** @type {HTMLDialogElement | null} */ (closest(event.target, "dialog"))?.close();
+  const open = closest(event.target, "[data-closes]")?.closest("dialog");
+  if (open?.open) {
+    event.preventDefault();
+    open.close();
+  }
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) menu.removeAttribute("open");
+  if (event.key !== "Escape") return;
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
+    menu.removeAttribute("open");
+  }
 });
 
-document.addEventListener("input", (event) => {
-  const field = closest(event.target, "[data-confirms]");
+document.addEventListener("input", (event) => confirm(closest(event.target, "[data-confirms]")));
+
+/** What cannot be undone waits for the typed word. @param {Element | null | undefined} field */
+function confirm(field) {
   if (!(field instanceof HTMLInputElement)) return;
   const button = document.getElementById(field.dataset.confirms ?? "");
   if (button instanceof HTMLButtonElement) button.disabled = field.value !== field.dataset.word;
-});
+}
 
 /** @param {number} seconds */
 export function inWords(seconds) {

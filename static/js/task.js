@@ -1,6 +1,8 @@
 // The task page, alive: states of nodes, questions, delivery and one session follow the supervisor's events.
 // @ts-check
 
+import { announce } from "./news.js";
+import { fetchPart, fill, redraw } from "./parts.js";
 import { createStream } from "./stream.js";
 import { glyph, Transcript } from "./transcript.js";
 
@@ -19,35 +21,14 @@ const GRAPH_KINDS = [
 const nodes = new Map();
 /** @type {{close: () => void} | null} */
 let session = null;
+/** @type {AbortController | null} of the listeners of the session that is shown */
+let listening = null;
 let epoch = "";
 
-// --- parts that the server draws again ------------------------------------------------------------------------------
-
-/** @type {Map<string, ReturnType<typeof setTimeout>>} */
-const planned = new Map();
-
-/** Fetch one part of the page again, soon and once. @param {string} name */
-function redraw(name) {
-  if (planned.has(name)) return;
-  planned.set(name, setTimeout(() => {
-    planned.delete(name);
-    void fetchPart(name, location.href);
-  }, 150));
-}
-
-/** @param {string} name @param {string} url */
-async function fetchPart(name, url) {
-  const place = document.querySelector(`[data-fragment="${name}"]`);
-  if (!place) return false;
-  if (name === "questions" && place.querySelector("form:focus-within")) return false; // somebody is typing an answer
-  try {
-    const answer = await fetch(url, { headers: { "X-Fragment": name } });
-    if (!answer.ok || answer.redirected) return false;
-    place.innerHTML = await answer.text(); // our own template: everything foreign in it is escaped there
-    return true;
-  } catch {
-    return false; // the connection's state is shown by the stream
-  }
+/** Whether somebody has begun to write in the drawer: then it does not move on by itself. */
+function isWriting() {
+  const fields = /** @type {NodeListOf<HTMLTextAreaElement>} */ (document.querySelectorAll(".drawer textarea"));
+  return [...fields].some((field) => field.value !== field.defaultValue || field === document.activeElement);
 }
 
 // --- nodes ----------------------------------------------------------------------------------------------------------
@@ -149,33 +130,37 @@ function drawGroup(title, rows) {
 
 // --- the stream of the graph ----------------------------------------------------------------------------------------
 
-/** @param {any} state */
-function onSnapshot(state) {
-  epoch = state.epoch ?? epoch;
+/** @param {any} state @param {{epoch: string}} about */
+function onSnapshot(state, about) {
+  epoch = about.epoch;
   for (const node of state.nodes ?? []) showNode(node.key, node.state, node.generation, node.ended_at ? null : node.started_at);
   regroup();
   redraw("questions");
-  openSession();
+  if (main.dataset.source === "live") return openSession();
+  main.dataset.source = "live"; // the page was drawn while nobody answered
+  redraw("head", "delivery");
+  void showDrawer(location.search || "?", false);
 }
 
 /** @param {Event[]} events */
 function onEvents(events) {
-  let moved = false;
   for (const event of events) {
-    if (event.kind === "node.state" && event.node) {
-      showNode(event.node, event.data.state, event.data.generation ?? nodes.get(event.node)?.generation ?? 1, event.at);
-      moved = true;
-      follow(event.node, event.data.state);
-    } else if (event.kind === "rework.asked") showRounds(event.data);
-    else if (event.kind.startsWith("request.")) {
-      redraw("questions");
-      redraw("head");
-    } else if (event.kind === "delivery.state" || event.kind.startsWith("graph.")) {
-      redraw("delivery");
-      redraw("head");
-    } else if (event.kind === "attempt.state") attemptMoved(event);
+    if (event.kind === "node.state") nodeMoved(event);
+    else if (event.kind === "rework.asked") showRounds(event.data);
+    else if (event.kind === "attempt.state") attemptMoved(event);
+    else if (event.kind.startsWith("request.")) redraw("questions", "head");
+    else if (event.kind === "delivery.state" || event.kind.startsWith("graph.")) redraw("delivery", "head");
   }
-  if (moved) regroup();
+  if (events.some((event) => event.kind === "node.state")) regroup();
+}
+
+/** @param {Event} event */
+function nodeMoved(event) {
+  if (!event.node) return;
+  const { state, generation } = event.data;
+  showNode(event.node, state, generation ?? nodes.get(event.node)?.generation ?? 1, event.at);
+  if (state !== "ready") announce(`${event.node}: ${words.node?.[state]?.word ?? ""}`);
+  follow(event.node, state);
 }
 
 /** @param {Record<string, any>} data */
@@ -189,7 +174,7 @@ const chosen = () => new URLSearchParams(location.search);
 
 /** While nobody has chosen a node, the drawer shows what works now. @param {string} node @param {string} state */
 function follow(node, state) {
-  if (chosen().has("node") || state !== "running" || panel()?.dataset.node === node) return;
+  if (chosen().has("node") || state !== "running" || panel()?.dataset.node === node || isWriting()) return;
   const shown = panel()?.dataset.node ?? "";
   if (nodes.get(shown)?.state === "running") return;
   void showDrawer(`?node=${encodeURIComponent(node)}`, false);
@@ -203,7 +188,7 @@ function attemptMoved(event) {
   const ended = words.attempt_ended.includes(event.data.state);
   const begun = event.data.state === "running";
   const redrawn = shown.dataset.shows === "details" || (ended && shown.dataset.shows !== "session");
-  if (isNew || redrawn) void showDrawer(`?node=${encodeURIComponent(event.node ?? "")}&tab=${shown.dataset.shows}`, false);
+  if ((isNew || redrawn) && !isWriting()) void showDrawer(`?node=${encodeURIComponent(event.node ?? "")}&tab=${shown.dataset.shows}`, false);
   else if (ended || begun) void redrawHeadOfDrawer();
 }
 
@@ -215,7 +200,8 @@ async function redrawHeadOfDrawer() {
   try {
     const answer = await fetch(url, { headers: { "X-Fragment": "drawer" } });
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".drawer-head");
-    if (answer.ok && fresh) document.querySelector(".drawer .drawer-head")?.replaceWith(fresh);
+    const head = document.querySelector(".drawer .drawer-head");
+    if (answer.ok && fresh && head instanceof HTMLElement && panel() === shown && !head.querySelector("details[open]")) fill(head, fresh.innerHTML);
   } catch {
     // shown again with the next move
   }
@@ -225,10 +211,9 @@ async function redrawHeadOfDrawer() {
 
 /** @param {string} query @param {boolean} remember */
 async function showDrawer(query, remember) {
-  if (!(await fetchPart("drawer", location.pathname + query))) {
-    if (remember) location.search = query;
-    return;
-  }
+  const drawn = await fetchPart("drawer", location.pathname + query);
+  if (drawn === false && remember) location.search = query;
+  if (!drawn) return;
   if (remember) history.pushState(null, "", query);
   const node = panel()?.dataset.node;
   for (const link of document.querySelectorAll("[data-node]")) {
@@ -236,23 +221,40 @@ async function showDrawer(query, remember) {
     if (link.getAttribute("data-node") === node) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
+  showInGraph();
   openSession();
 }
 
-function openSession() {
+/** Scroll a large graph, and nothing else, to the node that is looked at. */
+function showInGraph() {
+  const [scroller, box] = [document.querySelector(".graph-scroll"), document.querySelector(".flow-svg a[aria-current] .box")];
+  if (!scroller || !box) return;
+  const [outer, inner] = [scroller.getBoundingClientRect(), box.getBoundingClientRect()];
+  if (inner.left < outer.left || inner.right > outer.right) scroller.scrollLeft += (inner.left + inner.right - outer.left - outer.right) / 2;
+  if (inner.top < outer.top || inner.bottom > outer.bottom) scroller.scrollTop += (inner.top + inner.bottom - outer.top - outer.bottom) / 2;
+}
+
+/** Follow the attempt that is shown from its first event on. @param {number} [again] how often it has begun anew */
+function openSession(again = 0) {
   session?.close();
-  session = null;
+  listening?.abort();
+  session = listening = null;
   const shown = panel();
   const place = document.getElementById("transcript");
   if (!shown || !place || shown.dataset.shows !== "session" || !shown.dataset.attempt || !epoch) return;
-  const transcript = new Transcript(place, shown.dataset.node ?? "");
+  listening = new AbortController();
+  const transcript = new Transcript(place, shown.dataset.node ?? "", listening.signal);
   transcript.clear();
   const first = Number(shown.dataset.firstSeq || 1);
   session = createStream({
     url: socketUrl,
     since: { epoch, seq: Math.max(0, first - 1) },
     filter: { attempts: [shown.dataset.attempt] },
-    onSnapshot: () => transcript.clear(),
+    onSnapshot: (/** @type {any} */ _, /** @type {{epoch: string}} */ about) => {
+      epoch = about.epoch;
+      if (again < 3) openSession(again + 1); // a gap or another log: only its own beginning tells the whole
+      else transcript.clear();
+    },
     onEvents: (/** @type {Event[]} */ events) => transcript.add(events),
     onState: () => {},
   });
@@ -262,7 +264,10 @@ document.addEventListener("click", (event) => {
   const link = event.target instanceof Element ? event.target.closest(`a[href^="?"]`) : null;
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  void showDrawer(link.getAttribute("href") ?? "?", true);
+  const isInside = link.closest(".drawer") !== null;
+  void showDrawer(link.getAttribute("href") ?? "?", true).then(() => {
+    if (!isInside && matchMedia("(max-width: 67.99rem)").matches) document.querySelector(".drawer")?.scrollIntoView({ block: "start" });
+  });
 });
 document.addEventListener("change", (event) => {
   if (event.target instanceof HTMLSelectElement && event.target.id === "attempt") {
@@ -274,18 +279,25 @@ addEventListener("popstate", () => void showDrawer(location.search || "?", false
 
 // --- how fresh this page is -----------------------------------------------------------------------------------------
 
-/** @param {{state: string, detail?: string, seq?: number}} state */
+const GONE = new Set([4410, 4503]);
+let lastState = "";
+
+/** @param {import("./stream.js").State} state */
 function onState(state) {
   const [dot, word, note] = ["live-dot", "live-word", "live-note"].map((id) => document.getElementById(id));
   if (!dot || !word || !note) return;
   dot.dataset.state = state.state;
-  word.textContent = state.state;
+  word.textContent = state.state === "closed" ? "not live any more" : state.state;
+  if (state.state !== lastState && lastState) announce(`page: ${word.textContent}`);
+  lastState = state.state;
+  if (GONE.has(state.code)) redraw("head", "delivery", "questions");
   note.textContent = state.state === "live" && state.seq ? `event ${state.seq.toLocaleString("en-GB")}` : state.detail ?? "";
 }
 
 for (const row of document.querySelectorAll("a.node-row")) nodes.set(row.getAttribute("data-node") ?? "", { state: row.getAttribute("data-state") ?? "waiting", generation: 1 });
 
-if (main.dataset.source !== "kept") {
+showInGraph();
+if (main.dataset.follows !== undefined) {
   createStream({
     url: socketUrl,
     since: null,
@@ -293,10 +305,6 @@ if (main.dataset.source !== "kept") {
     onSnapshot,
     onEvents,
     onState,
-    onTask: () => {
-      redraw("head");
-      redraw("delivery");
-      redraw("questions");
-    },
+    onTask: () => redraw("head", "delivery", "questions"),
   });
 }

@@ -1,21 +1,26 @@
 // The task list: rows are read again while the page is looked at, and never move under the pointer.
 // @ts-check
 
-const rows = document.getElementById("rows");
 const state = document.getElementById("list-state");
 const EVERY = 5000; // milliseconds
 
 /** @param {Element} row */
 const idOf = (row) => row.getAttribute("data-task") ?? "";
 
-/** @param {Element} fresh */
-function patch(fresh) {
+/** @param {Element} shown @param {Element | null | undefined} fresh */
+function patch(shown, fresh) {
+  if (!fresh || shown.innerHTML === fresh.innerHTML || shown.matches(":hover, :focus-within")) return;
+  shown.innerHTML = fresh.innerHTML; // our own template: everything foreign in it is escaped there
+}
+
+/** Bring what is shown up to date; give the number of tasks that are not. @param {Document} fresh */
+function patchRows(fresh) {
   const shown = new Map([...document.querySelectorAll("tr[data-task]")].map((row) => [idOf(row), row]));
   let unseen = 0;
   for (const row of fresh.querySelectorAll("tr[data-task]")) {
     const old = shown.get(idOf(row));
-    if (!old) unseen += 1;
-    else if (!old.matches(":hover, :focus-within") && old.innerHTML !== row.innerHTML) old.innerHTML = row.innerHTML;
+    if (old) patch(old, row);
+    else unseen += 1;
   }
   return unseen;
 }
@@ -32,18 +37,25 @@ function say(count) {
 }
 
 async function refresh() {
-  if (document.hidden || !rows) return;
+  if (document.hidden) return;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Fragment": "rows" } });
+    const answer = await fetch(location.href);
     if (!answer.ok || answer.redirected) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    say(patch(page.body));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const unseen = patchRows(fresh);
+    for (const id of ["views", "bell"]) {
+      const part = document.getElementById(id);
+      if (part) patch(part, fresh.getElementById(id));
+    }
+    document.title = fresh.title;
+    say(unseen);
   } catch {
     if (state) state.textContent = "not connected; trying again";
   }
 }
 
 setInterval(refresh, EVERY);
+document.addEventListener("visibilitychange", refresh);
 
 document.addEventListener("keydown", (event) => {
   if (event.target instanceof HTMLElement && event.target.closest("input, textarea, select")) return;

@@ -5,11 +5,15 @@ import { inWords } from "./shell.js";
 
 /** @typedef {{seq: number, at: string, kind: string, node?: string | null, attempt?: string | null, data: Record<string, any>}} Event */
 
-const ITEMS_SHOWN = 4000; // older ones leave the page; the whole output can be downloaded
-const TEXT_SHOWN = 200_000; // characters of one piece
+const ITEMS_SHOWN = 4000; // older ones leave the page
+const TEXT_SHOWN = 200_000; // characters of one piece; of more, the end is shown
+const CALLS_GROUPED = 200;
 const PASSING = new Set(["queued", "provisioning", "starting", "finishing", "needs_input"]); // said by what follows
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+// What may go on in the next chunk: the first half of a line end or of an escape sequence.
+const UNFINISHED = /(?:\r|\u001b(?:\[[0-?]*[ -/]*|\][^\u0007\u001b]{0,200})?)$/;
 
 /** Make text safe to look at: no escape sequences, no control or direction characters. @param {unknown} text */
 export function readable(text) {
@@ -45,13 +49,32 @@ const TOOL_SIGNS = {
   failed: ["bad", "bad"],
 };
 
+/** How each kind of event is shown. @type {Record<string, (into: Transcript, data: Record<string, any>, event: Event) => unknown>} */
+const KINDS = {
+  "session.message": (into, data, event) => into.grow(`m${data.id}`, data, () => into.said(event, data)),
+  "session.thought": (into, data) => into.grow(`t${data.id}`, data, () => into.thought()),
+  "session.prompt": (into, data) => into.prompt(data),
+  "session.plan": (into, data) => into.plan(data),
+  "session.tool": (into, data, event) => into.tool(event, data),
+  "session.note": (into, data) => into.mark(readable(data.text)),
+  output: (into, data) => into.stream(data),
+  "output.truncated": (into, data) => into.mark(`${data.dropped_bytes} bytes of output were left out`, "bad"),
+  "attempt.state": (into, data, event) => PASSING.has(data.state) || into.mark(into.stateWords(event, data), data.failure ? "bad" : ""),
+  "request.opened": (into, data) => into.mark(`asks: ${readable(data.title)}`, "ask"),
+  "request.closed": (into, data) => into.mark(`question ${data.state}${data.actor ? ` by ${readable(data.actor)}` : ""}`),
+  "artefact.stored": (into, data) => into.mark(`artefact ${readable(data.name)} stored`),
+  "artefact.refused": (into, data) => into.mark(`artefact ${readable(data.name)} refused: ${readable(data.reason)}`, "bad"),
+};
+
 export class Transcript {
-  /** @param {HTMLElement} root @param {string} node */
-  constructor(root, node) {
+  /** @param {HTMLElement} root @param {string} node @param {AbortSignal} signal ends its listening to the page */
+  constructor(root, node, signal) {
     this.root = root;
     this.node = node;
     /** @type {Map<string, HTMLElement>} */
     this.texts = new Map();
+    /** @type {WeakMap<HTMLElement, {length: number, held: Map<string, string>}>} of the pieces that still grow */
+    this.growing = new WeakMap();
     /** @type {Map<string, {row: HTMLElement, data: Record<string, any>, at: string}>} */
     this.tools = new Map();
     /** @type {HTMLElement | null} */
@@ -61,19 +84,31 @@ export class Transcript {
     this.count = 0;
     this.dropped = 0;
     this.following = true;
-    root.addEventListener("scroll", () => this.setFollowing(root.scrollHeight - root.scrollTop - root.clientHeight < 40));
-    document.getElementById("follow")?.addEventListener("click", () => this.setFollowing(!this.following));
-    document.getElementById("show")?.addEventListener("change", (event) => {
-      root.dataset.show = /** @type {HTMLSelectElement} */ (event.target).value;
-    });
+    root.addEventListener("scroll", () => this.setFollowing(root.scrollHeight - root.scrollTop - root.clientHeight < 40), { signal });
+    document.getElementById("follow")?.addEventListener("click", () => {
+      this.setFollowing(!this.following);
+      this.toEnd();
+    }, { signal });
+    const show = document.getElementById("show");
+    if (show instanceof HTMLSelectElement) {
+      root.dataset.show = show.value;
+      show.addEventListener("change", () => {
+        root.dataset.show = show.value;
+        this.toEnd();
+      }, { signal });
+    }
   }
 
   /** @param {boolean} on */
   setFollowing(on) {
     this.following = on;
-    const button = document.getElementById("follow");
-    button?.setAttribute("aria-pressed", String(on));
-    if (on) this.root.scrollTop = this.root.scrollHeight;
+    document.getElementById("follow")?.setAttribute("aria-pressed", String(on));
+  }
+
+  toEnd() {
+    if (!this.following) return;
+    this.root.scrollTop = this.root.scrollHeight;
+    if (this.output) this.output.scrollTop = this.output.scrollHeight;
   }
 
   clear() {
@@ -81,7 +116,7 @@ export class Transcript {
     this.texts.clear();
     this.tools.clear();
     this.group = this.output = null;
-    this.count = 0;
+    this.count = this.dropped = 0;
   }
 
   /** @param {Event[]} events */
@@ -90,41 +125,12 @@ export class Transcript {
     this.trim();
     const count = document.getElementById("session-count");
     if (count) count.textContent = this.count === 1 ? "1 entry" : `${this.count} entries`;
-    if (this.following) this.root.scrollTop = this.root.scrollHeight;
+    this.toEnd();
   }
 
   /** @param {Event} event */
   one(event) {
-    const data = event.data ?? {};
-    switch (event.kind) {
-      case "session.message":
-        return this.grow(`m${data.id}`, event, data, () => this.said(event, data));
-      case "session.thought":
-        return this.grow(`t${data.id}`, event, data, () => this.thought());
-      case "session.prompt":
-        return this.prompt(data);
-      case "session.plan":
-        return this.plan(data);
-      case "session.tool":
-        return this.tool(event, data);
-      case "output":
-        return this.stream(data);
-      case "output.truncated":
-        return this.mark(`${data.dropped_bytes} bytes of output were left out`, "bad");
-      case "attempt.state":
-        if (PASSING.has(data.state)) return;
-        return this.mark(this.stateWords(event, data), data.failure ? "bad" : "");
-      case "session.note":
-        return this.mark(readable(data.text));
-      case "request.opened":
-        return this.mark(`asks: ${readable(data.title)}`, "ask");
-      case "request.closed":
-        return this.mark(`question ${data.state}${data.actor ? ` by ${readable(data.actor)}` : ""}`);
-      case "artefact.stored":
-        return this.mark(`artefact ${readable(data.name)} stored`);
-      case "artefact.refused":
-        return this.mark(`artefact ${readable(data.name)} refused: ${readable(data.reason)}`, "bad");
-    }
+    KINDS[event.kind]?.(this, event.data ?? {}, event);
   }
 
   /** @param {Event} event @param {Record<string, any>} data */
@@ -150,8 +156,8 @@ export class Transcript {
     this.put(line);
   }
 
-  /** Append to the piece with this id, or begin it. @param {string} key @param {Event} event @param {Record<string, any>} data @param {() => HTMLElement} begin */
-  grow(key, event, data, begin) {
+  /** Append to the piece with this id, or begin it. @param {string} key @param {Record<string, any>} data @param {() => HTMLElement} begin */
+  grow(key, data, begin) {
     let place = this.texts.get(key);
     if (!place) {
       this.group = this.output = null;
@@ -161,10 +167,26 @@ export class Transcript {
     this.append(place, data.text);
   }
 
-  /** @param {HTMLElement} place @param {unknown} text */
-  append(place, text) {
-    const length = place.textContent?.length ?? 0;
-    if (length < TEXT_SHOWN) place.append(readable(text).slice(0, TEXT_SHOWN - length));
+  /** Add a chunk of one channel to a piece; beyond TEXT_SHOWN its beginning goes. @param {HTMLElement} place @param {unknown} text @param {string} [channel] */
+  append(place, text, channel = "") {
+    const known = this.growing.get(place) ?? { length: 0, held: new Map() };
+    this.growing.set(place, known);
+    const raw = (known.held.get(channel) ?? "") + String(text ?? "");
+    const held = UNFINISHED.exec(raw)?.[0] ?? "";
+    known.held.set(channel, held);
+    const chunk = readable(raw.slice(0, raw.length - held.length)).slice(-TEXT_SHOWN);
+    if (!chunk) return;
+    place.append(chunk);
+    known.length += chunk.length;
+    while (known.length > TEXT_SHOWN) known.length -= this.cut(place);
+  }
+
+  /** Take the oldest chunk out of a piece and say that something is missing. Gives its length. @param {HTMLElement} place */
+  cut(place) {
+    if (!(place.firstChild instanceof HTMLElement)) place.prepend(make("span", "note", "… what came before is not shown …\n"));
+    const oldest = place.childNodes[1];
+    oldest.remove();
+    return oldest.textContent?.length ?? 0;
   }
 
   /** @param {Event} event @param {Record<string, any>} data */
@@ -228,7 +250,7 @@ export class Transcript {
   }
 
   toolGroup() {
-    if (this.group) return this.group;
+    if (this.group && (this.group.lastElementChild?.childElementCount ?? 0) < CALLS_GROUPED) return this.group;
     this.output = null;
     const group = make("details", "disc tools");
     group.setAttribute("open", "");
@@ -265,8 +287,10 @@ export class Transcript {
     const took = ended ? inWords((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
     summary.append(make("span", "verb", readable(data.kind ?? "tool")), make("span", "what", readable(data.title)), result, make("span", "t", took));
     const wasOpen = row.hasAttribute("open") || data.status === "failed";
+    const hadFocus = row.firstElementChild !== null && row.firstElementChild === document.activeElement;
     row.replaceChildren(summary, ...this.contents(data.content));
     row.toggleAttribute("open", wasOpen);
+    if (hadFocus) summary.focus({ preventScroll: true });
   }
 
   /** @param {unknown} content */
@@ -288,15 +312,18 @@ export class Transcript {
       holder.append(this.output);
       this.put(holder);
     }
-    if (data.text !== undefined) return this.append(this.output, data.text);
-    this.append(this.output, `${data.head ?? ""}\n… ${data.length} bytes, the whole output can be downloaded …\n${data.tail ?? ""}`);
+    const channel = String(data.stream ?? "");
+    if (data.text !== undefined) return this.append(this.output, data.text, channel);
+    this.append(this.output, `${data.head ?? ""}\n… ${data.length} bytes, the whole output can be downloaded …\n${data.tail ?? ""}`, channel);
   }
 
   trim() {
-    while (this.root.childElementCount > ITEMS_SHOWN) {
-      this.root.firstElementChild?.remove();
-      this.dropped += 1;
-    }
-    if (this.dropped) this.root.dataset.dropped = String(this.dropped);
+    const over = this.root.childElementCount - ITEMS_SHOWN;
+    if (over <= 0) return;
+    for (let left = over + (this.dropped ? 1 : 0); left > 0; left -= 1) this.root.firstElementChild?.remove();
+    this.dropped += over;
+    this.root.prepend(make("p", "turn-mark", `${this.dropped} earlier entries are not shown`));
+    for (const [id, text] of this.texts) if (!text.isConnected) this.texts.delete(id);
+    for (const [id, { row }] of this.tools) if (!row.isConnected) this.tools.delete(id);
   }
 }

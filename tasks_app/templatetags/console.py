@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from sandbox_supervisor.protocol.messages import RequestView
-from tasks_app.web import vocabulary
+from tasks_app.web import plain, vocabulary
 from tasks_app.web.questions import Field, fields_of
 from tasks_app.web.vocabulary import Sign
 
@@ -74,12 +74,32 @@ def size(value: int | None) -> str:
 
 
 @register.filter
-def moment(text: str | None) -> datetime | None:
-    """Read an RFC 3339 label of the supervisor; None for nothing or nonsense."""
+def moment(label: str | datetime | None) -> datetime | None:
+    """Read an RFC 3339 label of the supervisor; None for nothing or nonsense. A moment stays what it is."""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+        return datetime.fromisoformat(label).astimezone(UTC) if isinstance(label, str) else label
     except ValueError:
         return None
+
+
+@register.filter
+def since(label: str | datetime | None, now: datetime) -> str:
+    """Say how long ago something was, in the words that the page's clock goes on with."""
+    began = moment(label)
+    return duration(now - began) if began else ""
+
+
+@register.filter
+def until(label: str | datetime | None, now: datetime) -> str:
+    """Say how long is left, ``0:00`` when nothing is."""
+    end = moment(label)
+    return duration(end - now) if end else ""
+
+
+@register.filter
+def visible(text: Any) -> str:
+    """Write what a stranger wrote so that nothing in it works on the reader: no escape, no turn of direction."""
+    return plain.visible(str(text if text is not None else ""))
 
 
 @register.filter
@@ -89,7 +109,7 @@ def attempt_word(state: str) -> str:
 
 @register.filter
 def pretty_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)[:20_000]
+    return plain.visible(json.dumps(value, indent=2, ensure_ascii=False)[:20_000])
 
 
 @register.filter
@@ -99,8 +119,8 @@ def answer_words(answer: Any) -> str:
         for name in ("option", "content"):
             if name in answer:
                 return answer_words(answer[name])
-        return "declined" if answer.get("declined") else ", ".join(f"{key}: {answer[key]}" for key in answer)[:200]
-    return str(answer)[:200]
+        return "declined" if answer.get("declined") else visible(", ".join(f"{k}: {answer[k]}" for k in answer)[:200])
+    return visible(str(answer)[:200])
 
 
 @register.filter

@@ -1,12 +1,11 @@
 """What the drawer shows of one attempt: its session, output, files, diff, artefacts, details."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from posixpath import basename, dirname
 from typing import Any
 
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.messages import AttemptView
-from sandbox_supervisor.protocol.states import ATTEMPT_ENDED
 from tasks_app.live import dial
 from tasks_app.models import Archive, Task
 from tasks_app.web import diffs
@@ -45,7 +44,6 @@ class Drawer:
     path: str = ""
     shown: Any = None
     problem: str = ""
-    live: bool = False  # the attempt still works: its session goes on
 
     @property
     def file_path(self) -> str:
@@ -72,15 +70,17 @@ def open_drawer(
     """Read what ``tab`` shows of ``attempt``: from the sandbox, or from what was kept of it."""
     tabs = _tabs(line, attempt)
     chosen = tab if tab in {each.name for each in tabs} else tabs[0].name
-    drawer = Drawer(tabs=tabs, tab=chosen, path=path, live=bool(attempt and attempt.state not in ATTEMPT_ENDED))
-    if attempt is None or chosen not in READERS:
+    drawer = Drawer(tabs=tabs, tab=chosen, path=path)
+    if attempt is None or chosen == "details":
         return drawer
     if source is not Source.LIVE and chosen != "artefacts":
-        return _with(drawer, problem="The sandbox does not answer, or was removed. Results and artefacts are kept.")
+        return replace(drawer, problem="The sandbox does not answer, or was removed. Results and artefacts are kept.")
+    if chosen == "session":
+        return drawer
     try:
-        return _with(drawer, shown=READERS[chosen](task, attempt, path))
+        return replace(drawer, shown=READERS[chosen](task, attempt, path))
     except ControlPlaneError as error:
-        return _with(drawer, problem=error.message)
+        return replace(drawer, problem=error.message)
 
 
 def _tabs(line: NodeLine, attempt: AttemptView | None) -> tuple[Tab, ...]:
@@ -95,10 +95,6 @@ def _tabs(line: NodeLine, attempt: AttemptView | None) -> tuple[Tab, ...]:
         Tab(name="artefacts", words="Artefacts", count=count or None),
         Tab(name="details", words="Details"),
     )
-
-
-def _with(drawer: Drawer, *, shown: Any = None, problem: str = "") -> Drawer:
-    return Drawer(tabs=drawer.tabs, tab=drawer.tab, path=drawer.path, shown=shown, problem=problem, live=drawer.live)
 
 
 def _diff(task: Task, attempt: AttemptView, _: str) -> diffs.Diff:

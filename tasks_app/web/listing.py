@@ -12,7 +12,7 @@ from tasks_app import bars
 from tasks_app.models import Task
 from tasks_app.states import LIVE, STANDING, TERMINAL, Status
 from tasks_app.web import pictures, vocabulary
-from tasks_app.web.gates import page
+from tasks_app.web.gates import NEEDS_YOU, attention_of, page
 from workspaces_app.access import Actor
 from workspaces_app.ids import looks_like_id
 from workspaces_app.models import Workspace
@@ -21,7 +21,7 @@ ROWS = 50
 
 VIEWS: dict[str, tuple[str, Q]] = {
     "": ("Open and recent", Q(status__in=LIVE) | Q(presence__in=STANDING)),
-    "needs-you": ("Needs you", Q(status__in=LIVE, contact__attention__gt=0)),
+    "needs-you": ("Needs you", NEEDS_YOU),
     "running": ("Running", Q(status__in=LIVE)),
     "kept": ("Kept, expiring", Q(status__in=TERMINAL, presence__in=STANDING)),
     "failed": ("Failed", Q(status=Status.FAILED)),
@@ -54,7 +54,7 @@ def tasks(request: HttpRequest, actor: Actor) -> HttpResponse:
     chosen = request.GET.get("view", "")
     view = chosen if chosen in VIEWS else ""
     visible = Task.objects.visible_to(actor.workspaces)
-    search = request.GET.get("q", "").strip()[:200]
+    search = request.GET.get("q", "").replace("\0", "").strip()[:200]  # no database column holds a NUL
     rows, following = _page_of(_searched(visible.filter(VIEWS[view][1]), search), request.GET.get("before", ""))
     context = {
         "workspace": Workspace.objects.filter(pk__in=actor.workspaces).order_by("slug").first(),
@@ -63,12 +63,11 @@ def tasks(request: HttpRequest, actor: Actor) -> HttpResponse:
         "search": search,
         "rows": rows,
         "following": following,
-        "attention": visible.filter(VIEWS["needs-you"][1]).count(),
+        "attention": attention_of(actor),
         "now": timezone.now(),
         "any_task": visible.exists(),
     }
-    fragment = request.headers.get("X-Fragment") == "rows"
-    return render(request, "console/parts/rows.html" if fragment else "console/tasks.html", context)
+    return render(request, "console/tasks.html", context)
 
 
 def _searched(tasks: QuerySet[Task], words: str) -> QuerySet[Task]:

@@ -6,14 +6,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from sandbox_supervisor.protocol.messages import AttemptView, Snapshot
-from sandbox_supervisor.protocol.states import ATTEMPT_ENDED, GRAPH_ENDED, NodeState, RequestState
+from sandbox_supervisor.protocol.messages import AttemptView
+from sandbox_supervisor.protocol.states import ATTEMPT_ENDED, NodeState, RequestState
 from tasks_app.models import Task
+from tasks_app.services.actions import Action, actions_of
+from tasks_app.states import STANDING
 from tasks_app.web import looking, vocabulary
 from tasks_app.web.drawer import Drawer, open_drawer
-from tasks_app.web.gates import page, visible_task
+from tasks_app.web.gates import attention_of, page, visible_task
 from tasks_app.web.pictures import FlowPicture, NodeLine, flow_picture
-from workspaces_app.access import Actor, Permission, allowed
+from workspaces_app.access import Actor
 
 FRAGMENTS = {
     "head": "console/parts/task_head.html",
@@ -22,21 +24,22 @@ FRAGMENTS = {
     "delivery": "console/parts/delivery.html",
 }
 FIRST_LOOK = (NodeState.NEEDS_INPUT, NodeState.RUNNING, NodeState.FAILED)
+RUNS_AGAIN = frozenset({NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED, NodeState.STALE})
 
 
 @page
 def task(request: HttpRequest, actor: Actor, task_id: str) -> HttpResponse:
     """Show a task. ``node``, ``attempt`` and ``tab`` choose what the drawer shows; ``X-Fragment`` asks for one part."""
     found = visible_task(actor, task_id)
-    context = page_context(request, actor, found)
-    template = FRAGMENTS.get(request.headers.get("X-Fragment", ""), "console/task.html")
-    response = render(request, template, context)
+    part = request.headers.get("X-Fragment", "")
+    context = page_context(request, actor, found, part=part)
+    response = render(request, FRAGMENTS.get(part, "console/task.html"), context)
     response["Vary"] = "X-Fragment, Cookie"
     return response
 
 
-def page_context(request: HttpRequest, actor: Actor, found: Task) -> dict[str, Any]:
-    """Gather everything that the page and its fragments show."""
+def page_context(request: HttpRequest, actor: Actor, found: Task, *, part: str = "") -> dict[str, Any]:
+    """Gather what the page shows, or one fragment of it: what an attempt left is read only where it is shown."""
     look = looking.at(found)
     flow = found.flow_version.compiled
     drawn = flow_picture(
@@ -48,14 +51,18 @@ def page_context(request: HttpRequest, actor: Actor, found: Task) -> dict[str, A
     deliveries = list(found.deliveries.all())
     return {
         "workspace": found.workspace,
+        "attention": attention_of(actor),
         "task": found,
         "flow": flow,
         "look": look,
+        "follows": found.is_live or found.presence in STANDING,
         "snapshot": look.snapshot,
         "drawn": drawn,
         "line": line,
         "attempt": attempt,
-        "drawer": _drawer(request, found, line, attempt, look.source),
+        "drawer": _drawer(request, found, line, attempt, look.source)
+        if part not in FRAGMENTS.keys() - {"drawer"}
+        else None,
         "questions": [each for each in requests if each.state is RequestState.OPEN],
         "answered": [each for each in requests if each.state is not RequestState.OPEN],
         "deliveries": deliveries,
@@ -64,7 +71,7 @@ def page_context(request: HttpRequest, actor: Actor, found: Task) -> dict[str, A
         "scripted": any(driver.protocol == "scripted" for driver in _drivers(found)),
         "now": timezone.now(),
         "vocabulary": vocabulary.for_scripts(),
-        "may": _may(actor, found, look.snapshot, line),
+        "may": _may(actor, found, line, attempt),
     }
 
 
@@ -101,23 +108,17 @@ def _drivers(found: Task) -> list[Any]:
     return list(codec.decode(bytes(found.specification), TaskSpecification).drivers.values())
 
 
-def _may(actor: Actor, found: Task, snapshot: Snapshot | None, line: NodeLine) -> dict[str, bool]:
-    """Say which buttons make sense now; the services decide again when one is pressed."""
-    steer = allowed(actor, Permission.STEER_TASK, found.workspace_id)
-    delete = allowed(actor, Permission.DELETE_TASK, found.workspace_id, creator_id=found.creator_id)
-    ended = bool(snapshot and snapshot.graph in GRAPH_ENDED)
-    kept = found.presence == "present"
+def _may(actor: Actor, found: Task, line: NodeLine, attempt: AttemptView | None) -> dict[str, bool]:
+    """Say which buttons make sense now; the services and the supervisor decide again when one is pressed."""
+    actions = actions_of(found, actor, now=timezone.now())
+    again, agent = line.state in RUNS_AGAIN, line.kind == "agent"
+    working = attempt is not None and attempt.state not in ATTEMPT_ENDED
     return {
-        "steer": steer,
-        "cancel": steer and found.is_live and found.cancel_requested_at is None,
-        "rerun": steer
-        and kept
-        and ended
-        and line.state in {NodeState.FAILED, NodeState.SUCCEEDED, NodeState.CANCELLED},
-        "rework": steer and kept and line.kind == "agent" and line.state in {NodeState.SUCCEEDED, NodeState.FAILED},
-        "message": steer
-        and kept
-        and line.kind == "agent"
-        and any(each.state not in ATTEMPT_ENDED for each in line.attempts),
-        "delete": delete and found.delete_requested_at is None and found.presence not in {"reclaiming", "reclaimed"},
+        "answer": Action.ANSWER in actions,
+        "cancel": Action.CANCEL in actions,
+        "rerun": Action.RERUN in actions and again,
+        "rework": Action.REWORK in actions and again and agent,
+        "message": Action.MESSAGE in actions and working and agent,
+        "cancel_attempt": Action.CANCEL_ATTEMPT in actions and working,
+        "delete": Action.DELETE in actions,
     }

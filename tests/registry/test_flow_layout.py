@@ -1,3 +1,4 @@
+import re
 from itertools import combinations
 
 import pytest
@@ -82,6 +83,21 @@ def test_a_rework_is_an_arc_inside_the_picture_with_its_bound():
     assert place(drawn, "a")[0] > arc.pill_x
 
 
+def test_a_rework_of_a_node_that_others_stand_left_of_passes_below_them():
+    drawn = picture(node("a"), node("left", "a"), node("right", "a"), node("c", "left", "right", rework="right"))
+    (arc,) = drawn.arcs
+    left, right = place(drawn, "left"), place(drawn, "right")
+    assert left[0] < right[0]
+    levels = [int(level) for level in re.findall(r"[QV]\S* ?(?:\S+ \S+ )?(\d+)", arc.path)]
+    assert left[1] + BOX_HEIGHT < min(levels)
+    assert arc.head.startswith(f"M{right[0] + 16} {right[1] + BOX_HEIGHT + 7}")
+
+
+def test_a_large_flow_is_never_shrunk_below_what_can_be_read():
+    wide = picture(node("a"), *(node(f"n{number}", "a") for number in range(30)))
+    assert wide.shown_width == round(wide.width * 0.75) > 2000
+
+
 def test_two_reworks_have_two_arcs_at_different_distances():
     drawn = picture(node("a"), node("b", "a", rework="a"), node("c", "b", rework="b"))
     assert len({arc.pill_x for arc in drawn.arcs}) == 2
@@ -90,7 +106,8 @@ def test_two_reworks_have_two_arcs_at_different_distances():
 def test_a_small_flow_is_framed_with_room_in_the_middle():
     drawn = picture(node("only"))
     left, top, width, height = map(int, drawn.frame.split())
-    assert (top, width, height) == (0, 560, 420)
+    assert (top, width, height) == (0, 440, 420)
+    assert drawn.is_small
     assert left < 0
     box = drawn.boxes[0]
     assert abs((box.x - left) - (left + width - box.x - box.width)) <= 2
