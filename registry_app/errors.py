@@ -18,3 +18,13 @@ class FlowInvalid(Refused):
             problems=[asdict(problem) for problem in problems],
         )
         self.problems = problems
+
+
+class DriverInvalid(Refused):
+    """A driver's entry that no sandbox could use. ``problems`` holds all that is wrong with it."""
+
+    default_code = "driver_invalid"
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(" ".join(problems), problems=problems)
+        self.problems = problems
