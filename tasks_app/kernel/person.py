@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tasks_app.kernel.decision import NOTHING, Decision, failed
+from tasks_app.kernel.decision import NOTHING, Decision, Note, failed
 from tasks_app.kernel.facts import SKEW_GUARD, SNAPSHOT_PATIENCE, FrozenLimits, Seen, TaskFacts
 from tasks_app.states import LIVE, FailureCode, Health, Presence, RemovalReason, Status
 
@@ -39,9 +39,10 @@ def judge_retention(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLi
         return NOTHING
     if task.status is Status.RUNNING:
         return _rerun_at_the_deadline(due_at, now, limits)
-    if not seen.archive_stored and now <= due_at + limits.archive_patience:
-        return Decision(look_again_at=due_at + limits.archive_patience)
-    return Decision(removal=RemovalReason.DEADLINE_PASSED)
+    until = due_at + limits.archive_patience
+    if not seen.archive_stored and now <= until:
+        return Decision(look_again_at=until, notes=_about_the_archive("missing", task))
+    return _remove(RemovalReason.DEADLINE_PASSED, task, seen)
 
 
 def _deleted(task: TaskFacts, seen: Seen, now: datetime) -> Decision:
@@ -49,7 +50,16 @@ def _deleted(task: TaskFacts, seen: Seen, now: datetime) -> Decision:
     can_answer = task.presence is Presence.PRESENT and task.health is Health.REACHABLE
     if can_answer and not seen.archive_stored and now < until:
         return Decision(look_again_at=until)
-    return Decision(removal=RemovalReason.PERSON_DELETED)
+    return _remove(RemovalReason.PERSON_DELETED, task, seen)
+
+
+def _remove(reason: RemovalReason, task: TaskFacts, seen: Seen) -> Decision:
+    return Decision(removal=reason, notes=() if seen.archive_stored else _about_the_archive("lost", task))
+
+
+def _about_the_archive(word: str, task: TaskFacts) -> tuple[Note, ...]:
+    """Tell once in a round that its final snapshot is missing past the deadline, or will never come."""
+    return (Note(kind=f"archive.{word}", key=f"archive_{word}:{task.round}", data={"round": task.round}),)
 
 
 def _rerun_at_the_deadline(due_at: datetime, now: datetime, limits: FrozenLimits) -> Decision:

@@ -98,6 +98,13 @@ class TestDeadline:
         assert self.at(edge, archived=False).look_again_at == DEADLINE + edge
         assert self.at(edge + SECOND, archived=False).removal is RemovalReason.DEADLINE_PASSED
 
+    @pytest.mark.parametrize(
+        ("after", "kind"), [(SKEW_GUARD + SECOND, "archive.missing"), (timedelta(days=99), "archive.lost")]
+    )
+    def test_a_missing_archive_is_told_while_it_is_waited_for_and_when_it_is_given_up(self, after, kind):
+        assert [note.kind for note in self.at(after, archived=False).notes] == [kind]
+        assert not self.at(after).notes
+
     def test_a_rerun_delays_but_not_for_ever(self):
         rerun = replace(EXPIRED, status=Status.RUNNING)
         edge = SKEW_GUARD + LIMITS.rerun_patience

@@ -6,9 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from django.db import close_old_connections, connection
+import structlog
+from django.db import DatabaseError, close_old_connections, connection
 
 from tasks_app.services import clock, leases
+
+log = structlog.get_logger()
 
 TTL = timedelta(seconds=60)
 RENEW_EVERY = 15.0  # seconds
@@ -48,11 +51,19 @@ def held(name: str) -> Iterator[HeldLease | None]:
         leases.release(name, token)
 
 
+def _renew(lease: HeldLease) -> None:
+    """Renew; a database that does not answer now may answer the next time, well before the lease runs out."""
+    try:
+        lease.confirm()
+    except DatabaseError as error:
+        log.warning("lease_not_renewed", name=lease.name, error=type(error).__name__)
+
+
 def _keep(lease: HeldLease) -> None:
     try:
         while not lease.ended.wait(RENEW_EVERY):
             close_old_connections()
-            lease.confirm()
+            _renew(lease)
     except LeaseLost:
         pass  # confirmed again, and noticed, before the effect
     finally:

@@ -70,7 +70,10 @@ class TestDeadline:
         task = house.ended()
         edge = SKEW_GUARD + task.archive_patience
         assert at_deadline(house, task, edge).presence == Presence.PRESENT
+        house.reclaim_all()
+        assert house.kinds(task).count("archive.missing") == 1
         assert at_deadline(house, task, edge + timedelta(seconds=1)).presence == Presence.RECLAIMED
+        assert house.kinds(task).count("archive.lost") == 1
 
     def test_a_rerun_at_the_deadline_is_waited_for_then_stopped_and_reclaimed(self, house):
         task = house.archived(house.ended())
@@ -203,6 +206,7 @@ class TestDeletion:
         house.clock.advance(seconds=1)
         task = retention.reclaim(task.pk)
         assert (task.status, task.presence) == (Status.CANCELLED, Presence.RECLAIMED)
+        assert house.kinds(task).count("archive.lost") == 1
 
     def test_the_contact_sweep_carries_a_waiting_deletion_on(self, house):
         task = house.running()
