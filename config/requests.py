@@ -1,4 +1,4 @@
-"""Give every request an id that its answer, its log lines and its problem document carry."""
+"""Give every request an id that its answer, its log lines and its problem document carry; keep answers private."""
 
 import re
 import secrets
@@ -23,4 +23,16 @@ class RequestIdMiddleware:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             response = self._get_response(request)
         response["X-Request-Id"] = request_id
+        return response
+
+
+class PrivateMiddleware:
+    """Keep answers out of shared caches, and asked for anew after a sign-out, unless they say otherwise themselves."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        response.setdefault("Cache-Control", "private, no-cache")
         return response
