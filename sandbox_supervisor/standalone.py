@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sandbox_supervisor import isolation
+from sandbox_supervisor import isolation, lifetime
 from sandbox_supervisor.engine.running import Options, Running, supervise
 from sandbox_supervisor.graph.facts import GateOpened
-from sandbox_supervisor.log import AlreadyLocked
+from sandbox_supervisor.lifetime import EXIT_SPECIFICATION
 from sandbox_supervisor.materialise.failure import Failed
 from sandbox_supervisor.materialise.repository import bring_in
 from sandbox_supervisor.processes import follow_parent
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run(spec: TaskSpecification, arguments: argparse.Namespace) -> int:
-    """Exit codes: 0 the graph succeeded, 1 it did not, 65 the repository cannot be brought in, 75 locked."""
+    """Exit codes: 0 the graph succeeded, 1 it did not, 65 the repository cannot be brought in, else lifetime's."""
     folder: Path = arguments.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for part in ("ctl", "work"):
@@ -41,38 +41,27 @@ def run(spec: TaskSpecification, arguments: argparse.Namespace) -> int:
         bring_in(folder / "repo", spec.repository)
     except Failed as failed:
         sys.stderr.write(f"materialise: {failed.code}: {failed}\n")
-        return 65
+        return EXIT_SPECIFICATION
     alone = Alone(answer_first=arguments.answer == "first", stay=arguments.stay)
     nonce = secrets.token_hex(16)
     chosen = isolation.choose(arguments.isolation, bwrap=bundled_bwrap())
     services = (alone.open_gate, alone.answer, alone.follow, lambda _: keep_runner(folder, nonce, chosen))
-    code = None
-    try:
-        asyncio.run(
-            _until_end(Options(spec=replace(spec, control=None), folder=folder, nonce=nonce, services=services), alone)
-        )
-    except* AlreadyLocked as error:
-        sys.stderr.write(f"another supervisor holds the log: {error.exceptions[0]}\n")
-        code = 75
+    options = Options(spec=replace(spec, control=None), folder=folder, nonce=nonce, services=services)
+    code = lifetime.run(lambda: _until_end(options, alone))
     return code or (0 if alone.outcome is GraphState.SUCCEEDED else 1)
 
 
 async def _until_end(options: Options, alone: "Alone") -> None:
-    from sandbox_supervisor.supervise import until_told
-
-    async def work() -> None:
-        task = asyncio.create_task(supervise(options), name="supervisor")
-        ending = asyncio.create_task(alone.ended.wait(), name="end")
-        try:
-            await asyncio.wait([task, ending], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ending.cancel()
-            task.cancel()
-            await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
-
-    await until_told(work)
+    task = asyncio.create_task(supervise(options), name="supervisor")
+    ending = asyncio.create_task(alone.ended.wait(), name="end")
+    try:
+        await asyncio.wait([task, ending], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ending.cancel()
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
 
 
 class Alone:

@@ -5,21 +5,19 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox_supervisor import lifetime
 from sandbox_supervisor.engine.reports import SandboxIdentity
-from sandbox_supervisor.engine.running import FolderGone, Options, Running, Service, supervise
+from sandbox_supervisor.engine.running import Options, Running, Service, supervise
+from sandbox_supervisor.lifetime import EXIT_CORRUPT, EXIT_FOLDER_GONE, EXIT_FULL, EXIT_LOCKED, EXIT_SPECIFICATION
 from sandbox_supervisor.log import AlreadyLocked, Log, StorageCorrupt, StorageFull
 from sandbox_supervisor.processes import become_subreaper, forbid_dump
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.spec import TaskSpecification
-
-EXIT_USAGE, EXIT_SPECIFICATION, EXIT_FOLDER_GONE, EXIT_LOCKED, EXIT_CORRUPT, EXIT_FULL = 64, 65, 66, 75, 74, 73
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,7 @@ class Secrets:
 
 
 def main(argv: list[str]) -> int:
-    """Run until told to end. Exit codes: 0 told to end, 65 specification, 66 folder gone, 74 log damaged, 75 locked."""
+    """Run until told to end. Exit codes: 0 told to end, 65 specification, 66 folder gone, 74 log unreadable, 75 locked."""
     arguments = _arguments(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     if arguments.verify:
@@ -49,36 +47,8 @@ def main(argv: list[str]) -> int:
 
         return standalone.run(spec, arguments)
     forbid_dump()
-    return run(_options(spec, arguments))
-
-
-def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT, and say in the exit code how it ended."""
-    code = 0
-    try:
-        asyncio.run(until_told(lambda: supervise(options)))
-    except* FolderGone:
-        code = EXIT_FOLDER_GONE
-    except* AlreadyLocked as error:
-        sys.stderr.write(f"another supervisor holds the log: {error.exceptions[0]}\n")
-        code = EXIT_LOCKED
-    return code
-
-
-async def until_told(work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work until it ends or a signal asks for the end."""
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    task = asyncio.ensure_future(work())
-    ending = asyncio.create_task(told.wait(), name="signals")
-    await asyncio.wait([task, ending], return_when=asyncio.FIRST_COMPLETED)
-    ending.cancel()
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()
+    options = _options(spec, arguments)
+    return lifetime.run(lambda: supervise(options))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
@@ -144,6 +114,9 @@ def _server(fd: int, secrets: Secrets, instance: str, specification: str) -> Ser
 
 
 def _verify(folder: Path) -> int:
+    if not (folder / "log").is_dir():
+        sys.stderr.write(f"there is no log in {folder}\n")
+        return EXIT_FOLDER_GONE
     try:
         log = Log.open(folder / "log")
         log.verify(full=True)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from sandbox_supervisor.control import ControlEnded
 from sandbox_supervisor.engine.core import Engine
@@ -87,7 +88,8 @@ class Outbox:
             raise
         except Exception as error:  # the edge: a broken handler must not take the supervisor down
             logger.exception("effect.broken id=%s", intent.id)
-            await self._on_error(intent, error)
+            with suppress(RunnerLost):  # then its attempt is interrupted
+                await self._on_error(intent, error)
         finally:
             self._running.pop(intent.id, None)
             if intent.id in self._engine.state.intents:
