@@ -81,6 +81,8 @@ class _Maker:
 
     def _without(self, what: str, done: Done) -> Environment:
         why = "it took too long" if done.code is None else done.last_line
+        if self.layout.submodules:
+            why += " (the repository has submodules, whose files are not checked out)"
         return Environment(None, self.variables, reason=f"{what}: {why}")
 
 

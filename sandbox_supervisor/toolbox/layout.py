@@ -41,6 +41,7 @@ class Layout:
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()
+    submodules: bool = False  # their files are not there
 
 
 def read_layout(tree: Path) -> Layout:
@@ -65,6 +66,7 @@ def read_layout(tree: Path) -> Layout:
         extras=_named(project.get("project", {}).get("optional-dependencies", {}), _EXTRAS),
         groups=_named(project.get("dependency-groups", {}), _GROUPS),
         requirement_files=_requirement_files(names),
+        submodules=".gitmodules" in names,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TAIL = 4000  # bytes of output that are kept for a reason
+LAST_READS = 16  # of at most 64 KiB, after the program has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +69,25 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], deadline: Dea
 
 
 def _follow(process: subprocess.Popen[bytes], deadline: Deadline) -> Done:
-    """Copy output until the program has ended; a daemon that keeps the pipe open is not waited for."""
+    """Copy output until the program has ended or the time is up.
+
+    A daemon that keeps the pipe open, or goes on writing to it, is not waited for.
+    """
     if process.stdout:
         os.set_blocking(process.stdout.fileno(), False)
     tail = b""
+    reads_left = LAST_READS
     while True:
+        code = process.poll()  # before reading: what was written before the end is read after it
         chunk = _read(process)
-        if chunk:
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.flush()
-            tail = (tail + chunk)[-TAIL:]
-            continue
-        code = process.poll()
-        if code is not None:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.flush()
+        tail = (tail + chunk)[-TAIL:]
+        reads_left -= code is not None
+        if not deadline.left or (code is not None and not (chunk and reads_left)):
             return Done(code, tail.decode("utf-8", "replace"))
-        if not deadline.left:
-            return Done(None, tail.decode("utf-8", "replace"))
-        _wait(process, min(0.2, deadline.left))
+        if not chunk:
+            _wait(process, min(0.2, deadline.left))
 
 
 def _read(process: subprocess.Popen[bytes]) -> bytes:

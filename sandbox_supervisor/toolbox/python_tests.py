@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -23,7 +23,9 @@ from sandbox_supervisor.toolbox.runs import Run, run_tests
 
 BEFORE = "CAISSON_TESTS_BEFORE"
 MAX_FAILED = 500  # ids that travel from one run to the next
-MAX_TEXT = 48 * 1024  # characters of these ids in all: they travel in an environment variable
+MAX_TEXT = 40 * 1024  # bytes of these ids as JSON: they travel in a result of 64 KiB and in an environment variable
+MAX_NEW = 8 * 1024  # bytes of the ids of new failures
+MAX_REASON = 500  # characters
 
 
 class Status(StrEnum):
@@ -99,7 +101,7 @@ def starts(layout: Layout) -> tuple[str, ...]:
 def _plain(run: Run, environment: Environment) -> Verdict:
     if run.problem:
         return _skipped(run.problem)
-    if len(run.failed) > MAX_FAILED or sum(map(len, run.failed)) > MAX_TEXT:
+    if _fitting(run.failed, MAX_TEXT) != tuple(sorted(run.failed)):
         return _skipped(f"{len(run.failed)} of {run.total} tests fail, too many to compare")
     if len(run.failed) >= run.total:
         return _skipped(f"all {run.total} tests fail; the first: {min(run.failed)}")
@@ -130,17 +132,28 @@ def _compared(run: Run, before: Verdict, environment: Environment, again: Callab
 def _verdict(run: Run, environment: Environment, status: Status, reason: str, *, new: tuple[str, ...]) -> Verdict:
     return Verdict(
         status=status,
-        reason=reason,
+        reason=reason[:MAX_REASON],
         framework=str(environment.framework or ""),
         total=run.total,
-        failed=tuple(sorted(run.failed))[:MAX_FAILED],
-        new=tuple(sorted(new))[:MAX_FAILED],
+        failed=_fitting(run.failed, MAX_TEXT),
+        new=_fitting(new, MAX_NEW),
         seconds=run.seconds,
     )
 
 
+def _fitting(names: Iterable[str], limit: int) -> tuple[str, ...]:
+    """Give the first names in order, as many as may travel."""
+    found: list[str] = []
+    for name in sorted(names)[:MAX_FAILED]:
+        limit -= len(json.dumps(name)) + 2
+        if limit < 0:
+            break
+        found.append(name)
+    return tuple(found)
+
+
 def _skipped(reason: str) -> Verdict:
-    return Verdict(status=Status.SKIPPED, reason=reason)
+    return Verdict(status=Status.SKIPPED, reason=reason[:MAX_REASON])
 
 
 def _report(verdict: Verdict) -> None:

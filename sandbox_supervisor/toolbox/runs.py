@@ -17,15 +17,12 @@ _NOTHING_COLLECTED = 5
 # Runs in the virtual environment, under the standard library alone; writes {"total": n, "failed": [ids]}.
 _UNITTEST = """
 import json, sys, unittest
-class Result(unittest.TextTestResult):
-    def addSubTest(self, test, subtest, err):
-        super().addSubTest(test, subtest, err)
 sys.path.insert(0, ".")
 loader = unittest.defaultTestLoader
 suite = unittest.TestSuite()
 for start in sys.argv[2:]:
     suite.addTests(loader.discover(start, pattern="*test*.py", top_level_dir=None if start == "." else "."))
-result = unittest.TextTestRunner(verbosity=1, resultclass=Result).run(suite)
+result = unittest.TextTestRunner(verbosity=1).run(suite)
 bad = [test for test, _ in result.failures + result.errors] + list(result.unexpectedSuccesses)
 failed = sorted({(getattr(test, "test_case", None) or test).id() for test in bad})
 with open(sys.argv[1], "w", encoding="utf-8") as file:

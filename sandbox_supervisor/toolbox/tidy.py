@@ -14,7 +14,8 @@ from sandbox_supervisor.toolbox.processes import Deadline, Done, run
 
 TIMEOUT = 300.0  # seconds for everything
 _CONFIGURATION = 2  # ruff's exit code for what it cannot work with
-_COMMON = ("--no-cache", "--quiet", "--extend-exclude", "*.ipynb")
+_COMMON = ("--no-cache", "--extend-exclude", "*.ipynb")
+_NAMED = 3  # files that are named in the reason
 
 
 def main(argv: list[str]) -> int:
@@ -31,9 +32,16 @@ def main(argv: list[str]) -> int:
     sys.stdout.write(f"{len(changed)} files changed\n")
     target = os.environ.get("CAISSON_RESULT")
     if target:
-        reason = "" if done.ok else f"some files were left alone: {done.last_line}"
+        reason = "" if done.ok else f"some files were left alone: {_why(done)}"
         Path(target).write_text(json.dumps({"changed": len(changed), "reason": reason}), encoding="utf-8")
     return 0
+
+
+def _why(done: Done) -> str:
+    """Give what ruff said of the files that it could not read."""
+    errors = [line.strip().removeprefix("error: ")[:200] for line in done.tail.splitlines() if "error: " in line]
+    more = f" (and {len(errors) - _NAMED} more)" if len(errors) > _NAMED else ""
+    return "; ".join(errors[:_NAMED]) + more if errors else done.last_line
 
 
 def changed_files(tree: Path) -> list[str]:
@@ -48,7 +56,7 @@ def changed_files(tree: Path) -> list[str]:
 def _tidy(tree: Path, deadline: Deadline, extra: tuple[str, ...]) -> Done:
     """Sort imports, then format; a configuration that ruff cannot read is left out and both are done again."""
     imports = run(
-        ["ruff", "check", *_COMMON, *extra, "--select", "I", "--fix", "--exit-zero", "."],
+        ["ruff", "check", "--quiet", *_COMMON, *extra, "--select", "I", "--fix", "--exit-zero", "."],
         cwd=tree,
         env=os.environ,
         deadline=deadline,

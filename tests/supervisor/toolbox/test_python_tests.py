@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,18 @@ def test_when_every_test_fails_before_nothing_is_proven(tmp_path, without_instal
 def test_more_failures_than_can_travel_are_not_compared(tmp_path, without_install):
     many = "".join(f"    def test_{i}(self): self.fail()\n" for i in range(501))
     assert "too many to compare" in judged(repository(tmp_path, GOOD, many)).reason
+
+
+def test_long_names_in_any_script_fit_into_the_result(tmp_path, without_install):
+    many = "".join(f"    def test_{'ж' * 150}_{i}(self): self.fail()\n" for i in range(60))
+    tree = repository(tmp_path, GOOD)
+    before = judged(tree)
+    write(tree, GOOD, many)
+    verdict = judged(tree, before)
+    assert verdict.status is Status.FAILED
+    assert verdict.new
+    assert len(json.dumps(asdict(verdict))) < 64 * 1024
+    assert "too many to compare" in judged(tree).reason
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "x", '{"status": "great", "reason": "", "failed": []}'])

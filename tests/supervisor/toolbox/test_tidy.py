@@ -11,12 +11,18 @@ UGLY = "import sys\nimport os\nx = {  'a':1 }\nprint( os,sys,x )\n"
 NEAT = 'import os\nimport sys\n\nx = {"a": 1}\nprint(os, sys, x)\n'
 
 
-def tidy(tmp_path: Path, files: dict[str, str]):
+def tidy(
+    tmp_path: Path, files: dict[str, str], raw: dict[str, bytes] | None = None, links: dict[str, str] | None = None
+):
     tree = tmp_path / "tree"
     for name, text in files.items():
         file = tree / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
+    for name, content in (raw or {}).items():
+        (tree / name).write_bytes(content)
+    for name, target in (links or {}).items():
+        (tree / name).symlink_to(target)
     for command in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *command], cwd=tree, check=True)
     commit = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "x"]
@@ -58,7 +64,23 @@ def test_files_that_are_no_python_of_today_stay_and_are_mentioned(tmp_path):
     tree, result = tidy(tmp_path, {"old.py": "print 'hello'\n", "a.py": UGLY})
     assert (tree / "old.py").read_text() == "print 'hello'\n"
     assert result["changed"] == 1
-    assert "left alone" in result["reason"]
+    assert result["reason"].startswith("some files were left alone: Failed to parse old.py")
+
+
+def test_files_in_another_encoding_stay_and_are_named(tmp_path):
+    files = {f"bytes_{i}.py": UGLY for i in range(5)} | {"a.py": UGLY}
+    tree, result = tidy(tmp_path, files, raw={f"bytes_{i}.py": b'x = "caf\xe9"\nimport os\n' for i in range(5)})
+    assert (tree / "bytes_0.py").read_bytes() == b'x = "caf\xe9"\nimport os\n'
+    assert result["changed"] == 1
+    assert "bytes_" in result["reason"]
+    assert result["reason"].endswith("(and 2 more)")
+
+
+def test_links_that_lead_in_circles_or_nowhere_are_no_obstacle(tmp_path):
+    links = {"loop": "loop", "up": "..", "here": ".", "gone.py": "nothing.py"}
+    tree, result = tidy(tmp_path, {"a.py": UGLY}, links=links)
+    assert result == {"changed": 1, "reason": ""}
+    assert (tree / "a.py").read_text() == NEAT
 
 
 def test_notebooks_are_left_alone_and_no_cache_is_left_behind(tmp_path):
