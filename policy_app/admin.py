@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from policy_app.forms import PolicyForm
 from policy_app.models import PolicyRevision
-from policy_app.reading import difference_data, holders, shown
+from policy_app.reading import holders, shown_differences
 from policy_app.services.publish import current_revision, publish_revision
-from policy_app.values import NAMES, differences
+from policy_app.values import NAMES
 from workspaces_app.access import Permission, actor_of_user, allowed
 from workspaces_app.admin import ReadOnlyAdmin
 from workspaces_app.errors import ControlPlaneError
@@ -41,7 +41,7 @@ class PolicyRevisionAdmin(ReadOnlyAdmin):
         revision = self.get_object(request, object_id)
         extra = dict(extra_context or {})
         if isinstance(revision, PolicyRevision):
-            extra["changes"] = difference_data(revision.parent, revision) if revision.parent else []
+            extra["changes"] = shown_differences(revision.parent.values, revision.values) if revision.parent else []
             extra["holders"] = holders(revision)
             extra["may_publish"] = _may_publish(request)
         return super().change_view(request, object_id, form_url, extra)
@@ -75,7 +75,6 @@ class PolicyRevisionAdmin(ReadOnlyAdmin):
 
     def _draft_page(self, request: HttpRequest, current: PolicyRevision, form: PolicyForm) -> HttpResponse:
         ready = form.is_bound and form.is_valid()
-        changes = differences(current.values, form.values) if ready else ()
         context = {
             **self.admin_site.each_context(request),
             "title": "Draft of a new policy revision",
@@ -83,10 +82,7 @@ class PolicyRevisionAdmin(ReadOnlyAdmin):
             "form": form,
             "current": current,
             "holders": holders(current),
-            "changes": [
-                {"name": one.name, "before": shown(one.name, one.before), "after": shown(one.name, one.after)}
-                for one in changes
-            ],
+            "changes": shown_differences(current.values, form.values) if ready else [],
             "previewed": ready,
         }
         return TemplateResponse(request, "admin/policy_app/draft.html", context)

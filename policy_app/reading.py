@@ -1,11 +1,10 @@
-"""The policy as plain data, for the API and the pages."""
+"""The policy as people read it."""
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
 from policy_app.models import PolicyRevision
-from policy_app.values import NAMES, PolicyValues, differences
+from policy_app.values import PolicyValues, differences
 from sandbox_supervisor.protocol.units import show_duration, show_size
 
 SIZES = frozenset(
@@ -13,27 +12,11 @@ SIZES = frozenset(
 )  # columns that hold bytes
 
 
-def revision_data(revision: PolicyRevision) -> dict[str, Any]:
-    """Give a revision for an API answer: durations in seconds, sizes in bytes, CPU in cores."""
-    return {
-        "number": revision.number,
-        "parent": revision.parent.number if revision.parent else None,
-        "message": revision.message,
-        "author": revision.author.username if revision.author else None,
-        "published_at": revision.published_at,
-        "values": values_data(revision.values),
-    }
-
-
-def values_data(values: PolicyValues) -> dict[str, Any]:
-    return {name: _plain(getattr(values, name)) for name in NAMES}
-
-
-def difference_data(before: PolicyRevision, after: PolicyRevision) -> list[dict[str, Any]]:
+def shown_differences(before: PolicyValues, after: PolicyValues) -> list[dict[str, str]]:
     """Give every column that differs, as it is shown to people."""
     return [
         {"name": change.name, "before": shown(change.name, change.before), "after": shown(change.name, change.after)}
-        for change in differences(before.values, after.values)
+        for change in differences(before, after)
     ]
 
 
@@ -52,18 +35,6 @@ def shown(name: str, value: object) -> str:
             return ", ".join(map(str, value)) or "–"
         case _:
             return str(value) or "–"
-
-
-def _plain(value: object) -> object:
-    match value:
-        case timedelta():
-            return value.total_seconds()
-        case Decimal():
-            return float(value)
-        case tuple():
-            return list(value)
-        case _:
-            return value
 
 
 def holders(revision: PolicyRevision) -> int:

@@ -11,12 +11,15 @@ from policy_app.services.publish import seed_revision
 from policy_app.values import PolicyValues
 from registry_app.models import Flow, FlowVersion
 from sandbox_supervisor.protocol import codec
-from sandbox_supervisor.protocol.flow import ChangeRequest, Command, Delivery, Node, NodeKind
+from sandbox_supervisor.protocol.flow import ChangeRequest, Command, Node, NodeKind
+from sandbox_supervisor.protocol.flow import Delivery as DeliverySpec
 from sandbox_supervisor.protocol.flow import Flow as FlowSpec
+from sandbox_supervisor.protocol.messages import DeliveryState
 from sandbox_supervisor.protocol.spec import Limits, TaskInfo, TaskSpecification
 from sandbox_supervisor.protocol.spec import Repository as SpecRepository
-from tasks_app.models import Task, TaskContact
-from tasks_app.services import clock, tokens
+from tasks_app.models import Delivery, Task, TaskContact
+from tasks_app.models.outcome import ArchiveKind
+from tasks_app.services import archive, clock, tokens
 from tasks_app.states import TERMINAL, Presence, Status
 from workspaces_app.models import Membership, Repository, User, Workspace
 from workspaces_app.states import Role
@@ -27,7 +30,12 @@ FLOW = FlowSpec(
     name="work",
     nodes=(
         Node(key="work", kind=NodeKind.COMMAND, command=Command(run="true")),
-        Node(key="deliver", kind=NodeKind.DELIVERY, needs=("work",), delivery=Delivery(change_request=ChangeRequest())),
+        Node(
+            key="deliver",
+            kind=NodeKind.DELIVERY,
+            needs=("work",),
+            delivery=DeliverySpec(change_request=ChangeRequest()),
+        ),
     ),
 )
 
@@ -125,6 +133,29 @@ def make_task(
     task = Task.objects.create(**values | moments | columns)
     TaskContact.objects.create(task=task)
     return task
+
+
+def make_delivery(task: Task, *, patch: bytes | None = None, **columns: Any) -> Delivery:
+    """Insert a settled delivery of the task, with its kept patch when there is one."""
+    now = clock.database_now()
+    values: dict[str, Any] = {
+        "task": task,
+        "node": "deliver",
+        "generation": 1,
+        "key": f"{task.pk}:deliver:1:push",
+        "state": DeliveryState.DELIVERED,
+        "branch": task.task_branch,
+        "base_commit": task.base_commit,
+        "commit": "b" * 40,
+        "title": "Add a file",
+        "change_request": {"kind": "branch", "title": "Add a file", "number": None},
+        "created_at": now,
+        "settled_at": now,
+    }
+    if patch is not None:
+        kept = archive.keep(task, ArchiveKind.PATCH, patch, name="work.patch")
+        values["facts"] = {"patch": {"digest": kept.digest, "size": kept.size}}
+    return Delivery.objects.create(**values | columns)
 
 
 def _specification(house: House, number: int, base_commit: str) -> TaskSpecification:

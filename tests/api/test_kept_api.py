@@ -7,11 +7,11 @@ import pytest
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.messages import DeliveryState, NodeView, Snapshot
 from sandbox_supervisor.protocol.states import GraphState, NodeState
-from tasks_app.models import Delivery, Task, TaskSnapshot
+from tasks_app.models import Task, TaskSnapshot
 from tasks_app.models.outcome import ArchiveKind
 from tasks_app.services import archive, clock
 from tasks_app.states import Presence, Status
-from tests.task_rows import House, make_house, make_task
+from tests.task_rows import House, make_delivery, make_house, make_task
 
 pytestmark = pytest.mark.django_db
 
@@ -21,32 +21,8 @@ def reclaimed(house: House) -> Task:
     return make_task(house, status=Status.COMPLETED, presence=Presence.RECLAIMED)
 
 
-def deliver(task: Task, **columns: object) -> Delivery:
-    now = clock.database_now()
-    values = {
-        "task": task,
-        "node": "deliver",
-        "generation": 1,
-        "key": f"{task.pk}:deliver:1:push",
-        "state": DeliveryState.DELIVERED,
-        "branch": task.task_branch,
-        "base_commit": task.base_commit,
-        "commit": "b" * 40,
-        "title": "Add a file",
-        "change_request": {"kind": "branch", "title": "Add a file", "number": None},
-        "created_at": now,
-        "settled_at": now,
-    }
-    return Delivery.objects.create(**values | columns)
-
-
-def with_patch(task: Task, data: bytes = b"From b\n") -> Delivery:
-    row = archive.keep(task, ArchiveKind.PATCH, data, name="work.patch")
-    return deliver(task, facts={"patch": {"digest": row.digest, "size": row.size}})
-
-
 def test_a_delivery_and_its_change_request_answer_after_reclamation(api, reclaimed):
-    with_patch(reclaimed)
+    make_delivery(reclaimed, patch=b"From b\n")
     record = api.get(f"tasks/{reclaimed.pk}/deliveries").json()["data"][0]
     assert (record["state"], record["commit"], record["branch"]) == ("delivered", "b" * 40, reclaimed.task_branch)
     assert record["change_request"]["title"] == "Add a file"
@@ -55,7 +31,8 @@ def test_a_delivery_and_its_change_request_answer_after_reclamation(api, reclaim
 
 
 def test_a_patch_is_downloaded_under_the_name_that_the_delivery_gives(api, reclaimed):
-    record_path = f"tasks/{reclaimed.pk}/deliveries/{with_patch(reclaimed).pk}"
+    row = make_delivery(reclaimed, patch=b"From b\n")
+    record_path = f"tasks/{reclaimed.pk}/deliveries/{row.pk}"
     patch = api.get(record_path).json()["patch"]
     response = api.get(patch["path"])
     assert b"".join(response.streaming_content) == b"From b\n"
@@ -67,19 +44,19 @@ def test_a_patch_is_downloaded_under_the_name_that_the_delivery_gives(api, recla
 
 
 def test_a_delivery_without_a_patch_says_so(api, reclaimed):
-    row = deliver(reclaimed)
+    row = make_delivery(reclaimed)
     assert api.get(f"tasks/{reclaimed.pk}/deliveries/{row.pk}").json()["patch"] is None
     assert api.get(f"tasks/{reclaimed.pk}/deliveries/{row.pk}/patch").json()["code"] == "patch_missing"
 
 
 def test_nothing_to_deliver_is_said_as_such(api, reclaimed):
-    deliver(reclaimed, state=DeliveryState.NOTHING, commit="", branch="", change_request=None)
+    make_delivery(reclaimed, state=DeliveryState.NOTHING, commit="", branch="", change_request=None)
     record = api.get(f"tasks/{reclaimed.pk}/deliveries").json()["data"][0]
     assert (record["state"], record["commit"], record["branch"]) == ("nothing_to_deliver", None, "")
 
 
 def test_a_conflict_tells_what_was_found(api, reclaimed):
-    deliver(
+    make_delivery(
         reclaimed, state=DeliveryState.CONFLICT, change_request=None, code="remote_moved", message="Somebody moved it.",
         facts={"found": "c" * 40, "expected": ""},
     )  # fmt: skip
@@ -88,7 +65,7 @@ def test_a_conflict_tells_what_was_found(api, reclaimed):
 
 
 def test_a_delivery_of_another_task_is_not_found_through_ones_own(api, house, reclaimed):
-    row = with_patch(make_task(make_house("other")))
+    row = make_delivery(make_task(make_house("other")), patch=b"From b\n")
     assert api.get(f"tasks/{reclaimed.pk}/deliveries/{row.pk}").status_code == 404
     assert api.get(f"tasks/{reclaimed.pk}/deliveries/{row.pk}/patch").status_code == 404
 

@@ -18,11 +18,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi.checks import ignored_auth
 
-from sandbox_supervisor.protocol.messages import DeliveryState
-from tasks_app.models import Delivery, TaskEvent
-from tasks_app.models.outcome import ArchiveKind
-from tasks_app.services import archive, clock
-from tests.task_rows import House, make_task, policy
+from tasks_app.models import TaskEvent
+from tasks_app.services import clock
+from tests.task_rows import House, make_delivery, make_task, policy
 from workspaces_app.models import User
 from workspaces_app.services import audit, tokens
 from workspaces_app.states import Role, Scope
@@ -69,25 +67,11 @@ def known(house: House) -> dict[str, str]:
     task = make_task(house)
     now = clock.database_now()
     TaskEvent.objects.create(task=task, at=now, kind="task.created", actor="system:test", rev=0)
-    patch = archive.keep(task, ArchiveKind.PATCH, b"patch", name="x.patch")
-    delivery = Delivery.objects.create(
-        task=task,
-        node="deliver",
-        generation=1,
-        key="k",
-        state=DeliveryState.DELIVERED,
-        branch="b",
-        base_commit="a" * 40,
-        commit="b" * 40,
-        created_at=now,
-        settled_at=now,
-        change_request={"kind": "branch"},
-        facts={"patch": {"digest": patch.digest, "size": patch.size}},
-    )
+    delivery = make_delivery(task, patch=b"patch")
     return {
         "task_id": task.pk,
         "delivery_id": delivery.pk,
-        "digest": patch.digest,
+        "digest": delivery.facts["patch"]["digest"],
         "version_id": house.flow_version.pk,
         "repository_id": house.repository.pk,
         "number": "1",

@@ -9,7 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from policy_app.models import PolicyRevision, RuntimePolicy
-from policy_app.reading import difference_data, holders, revision_data
+from policy_app.reading import holders, shown_differences
 from policy_app.services import publish
 from policy_app.services.seed import ensure_first_revision
 from policy_app.values import MIB, NAMES, PolicyValues, contradictions, differences
@@ -158,7 +158,7 @@ def test_publishing_leaves_a_trace_of_what_changed(author, first):
 
 def test_a_difference_is_shown_as_a_person_would_write_it(author, first):
     second = publish_longer(author, values=replace(LONGER, memory_limit=1536 * MIB, archive_sessions=True))
-    assert difference_data(first, second) == [
+    assert shown_differences(first.values, second.values) == [
         {"name": "memory_limit", "before": "4Gi", "after": "1536Mi"},
         {"name": "max_retention", "before": "3d", "after": "9d"},
         {"name": "archive_sessions", "before": "no", "after": "yes"},
@@ -167,11 +167,6 @@ def test_a_difference_is_shown_as_a_person_would_write_it(author, first):
 
 def test_equal_values_do_not_differ():
     assert differences(VALUES, PolicyValues()) == ()
-
-
-def test_the_api_gets_seconds_bytes_and_cores(first):
-    values = revision_data(first)["values"]
-    assert (values["max_retention"], values["memory_limit"], values["cpu_limit"]) == (259200.0, 4096 * MIB, 2.0)
 
 
 def test_nobody_holds_a_revision_that_no_task_froze(first):
