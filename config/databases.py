@@ -6,6 +6,7 @@ from typing import Any
 import environ
 
 from config.env import EnvironmentProblem
+from config.state import DATABASE
 
 SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",  # a reader that would become a writer waits instead of failing
@@ -19,7 +20,7 @@ def database(url: str, state: Path) -> dict[str, Any]:
     if not url:
         return {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": state / "caisson.sqlite3",
+            "NAME": state / DATABASE,
             "OPTIONS": dict(SQLITE_OPTIONS),
         }
     try:

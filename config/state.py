@@ -5,13 +5,15 @@ import os
 import secrets
 from pathlib import Path
 
+FOLDERS = ("secrets", "sandboxes", "images", "files", "logs", "static")
+LATER = ("mirrors", "demo", "run")  # made when they are needed
+DATABASE = "caisson.sqlite3"
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes; the longest name below run/ is ``supervisord.sock``
 
 
 def prepare(state: Path) -> Path:
     """Make the state directory (0700) and its folders; give it back. Raises OSError when it cannot be written."""
-    names = ("secrets", "sandboxes", "images", "files", "logs", "static")
-    for folder in (state, *(state / name for name in names)):
+    for folder in (state, *(state / name for name in FOLDERS)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return state
 

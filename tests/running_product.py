@@ -83,11 +83,7 @@ class Product:
         return done.stdout.strip()
 
     def sign_in_link(self) -> str:
-        return self.inside(
-            "from config.commands.local import sign_in_link\n"
-            "from config.commands.dispatch import prepare_layout\n"
-            f"from pathlib import Path\nprint(sign_in_link(prepare_layout(Path({str(ROOT)!r}), {self.port})))"
-        )
+        return self.inside(f"from config.commands.local import sign_in_link\nprint(sign_in_link({self.url!r}))")
 
     @property
     def token(self) -> str:

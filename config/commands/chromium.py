@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 WHY_MISSING = (
@@ -39,8 +40,10 @@ def _from_debian() -> Path | None:
 
 
 def _from_playwright() -> Path | None:
-    done = subprocess.run(["playwright", "install", "chromium"], capture_output=True, timeout=300, check=False)
-    if done.returncode:
+    command = [sys.executable, "-m", "playwright", "install", "chromium"]
+    try:
+        subprocess.run(command, capture_output=True, timeout=300, check=True)
+    except subprocess.SubprocessError:
         return None
     from playwright.sync_api import sync_playwright
 

@@ -2,13 +2,14 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from config import env, state
+from config.commands import result
 from config.commands.processes import Layout, RedisMissing
 from config.commands.product import ProductProblem, running
+from config.commands.terminal import tell
 
 DEFAULT_PORT = 8765
 
@@ -24,26 +25,48 @@ class Exit:
     GAP = 5
     CONFLICT = 6
     UNREACHABLE = 7
-    TIMED_OUT = 124
+    INTERRUPTED = 130
 
 
 def main(checkout: Path, arguments: list[str]) -> int:
     """Run one command inside the project's environment and give its exit status."""
     if arguments[0] == "test":
-        from config.commands import suite
-
-        return suite.main(checkout, arguments[1:])
+        return _test(checkout, arguments[1:])
+    os.umask(0o077)  # what is made below the state directory is nobody else's
     options = _parser().parse_args(arguments)
+    options.result = result.nothing()
+    try:
+        return _guarded(checkout, options)
+    finally:
+        if getattr(options, "json", False):
+            result.tell(options.result)
+
+
+def _test(checkout: Path, arguments: list[str]) -> int:
+    from config.commands import suite
+
+    try:
+        return suite.main(checkout, arguments)
+    except KeyboardInterrupt:
+        tell("caisson: interrupted")
+        return Exit.INTERRUPTED
+
+
+def _guarded(checkout: Path, options: argparse.Namespace) -> int:
+    layout = None
     try:
         layout = prepare_layout(checkout, getattr(options, "port", None))
         call: Callable[[Layout, argparse.Namespace], int] = options.call
         return call(layout, options)
     except (env.EnvironmentProblem, ProductProblem, RedisMissing) as problem:
-        sys.stderr.write(f"caisson: {problem}\n")
-        return Exit.TASK_FAILED
+        tell(f"caisson: {problem}")
+    except OSError as error:
+        tell(f"caisson: {error.filename or 'the system'}: {error.strerror or error}. ./caisson doctor says more.")
     except KeyboardInterrupt:
-        sys.stderr.write("\nstopped following; the product and its tasks go on (./caisson stop ends the product)\n")
-        return 130
+        goes_on = "; the product and its tasks go on (./caisson stop ends the product)"
+        tell(f"\ncaisson: interrupted{goes_on if layout and running(layout) else ''}")
+        return Exit.INTERRUPTED
+    return Exit.TASK_FAILED
 
 
 def prepare_layout(checkout: Path, port: int | None) -> Layout:

@@ -48,9 +48,19 @@ def _isolation(layout: Layout) -> Iterator[Finding]:
     from config.commands.local import load_django
 
     load_django(layout)
-    from tasks_app.services.providers import provider_named
+    from sandbox_providers.contract import ProviderError
+    from tasks_app.services.providers import image_in_use, provider_named
 
-    capabilities = provider_named("local").capabilities()
+    if not image_in_use():
+        yield Finding(what="isolation", words="known after the first ./caisson up, which builds what sandboxes run")
+        return
+    try:
+        capabilities = provider_named("local").capabilities()
+    except ProviderError as error:
+        yield Finding(
+            what="isolation", words=error.message, fix="./caisson stop, then ./caisson up builds what is missing"
+        )
+        return
     weak = capabilities.isolation != "bubblewrap"
     yield Finding(
         what="isolation",

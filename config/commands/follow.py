@@ -1,6 +1,5 @@
 """Follow a task from the outside: a line for each transition, a bar of its nodes, and what came of it."""
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,13 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from config.commands.client import ApiProblem, Client
-from config.commands.local import say
+from config.commands.terminal import say, tell
 from sandbox_supervisor.protocol.states import NODE_LETTERS, NodeState
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LOOK_EVERY = 0.4  # seconds between two looks at a task that has no sandbox to listen to yet
 LISTEN = 5.0  # seconds of one long poll
-TOLD = {NodeState.RUNNING, NodeState.NEEDS_INPUT, NodeState.SUCCEEDED, NodeState.FAILED, NodeState.SKIPPED}
+UNTOLD = {NodeState.WAITING, NodeState.READY, NodeState.STALE}
 Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -58,7 +57,8 @@ class Follower:
                 raise
             return False
         for event in page["events"]:
-            self._tell(event)
+            if not self._tell(event):
+                return False
             self.after = f"{event['epoch']}:{event['seq']}"
         return True
 
@@ -68,20 +68,22 @@ class Follower:
         self.after = f"{graph['epoch']}:0"  # from the first event on: nothing is told twice, nothing is left out
         return True
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _tell(self, event: dict[str, Any]) -> bool:
+        """Deal with one event; False when it must be dealt with again, since the sandbox is away at this moment."""
         data = event["data"]
+        if event["kind"] == "request.opened":
+            return self._asked(data)
         if event["kind"] == "node.state":
             self._node(event["node"], data)
-        elif event["kind"] == "request.opened":
-            self._asked(data)
         elif event["kind"] == "rework.asked":
             say(f"{data['by']} asks {data['node']} for rework, round {data['round']} of {data['max_rounds']}")
         elif event["kind"] == "delivery.state":
-            say(f"delivery {data['state'].replace('_', ' ')} {data.get('commit') or ''}".rstrip())
+            say(f"delivery {data['state'].replace('_', ' ')} {data.get('commit') or ''}")
+        return True
 
     def _node(self, key: str, data: dict[str, Any]) -> None:
         self.states[key] = data["state"]
-        if data["state"] in TOLD:
+        if data["state"] not in UNTOLD:
             why = f": {data['failure']['message']}" if data.get("failure") else ""
             say(f"{self._bar()}  {key} {data['state'].replace('_', ' ')}{why}")
 
@@ -90,18 +92,21 @@ class Follower:
         done = sum(state in {"succeeded", "failed", "skipped", "cancelled"} for state in self.states.values())
         return f"[{letters.replace('w', '.')}] {done}/{len(self.states)}"
 
-    def _asked(self, request: dict[str, Any]) -> None:
+    def _asked(self, request: dict[str, Any]) -> bool:
         given = self.answer(request)
         if given is None:
             say(f"{request['node']} asks: {request['title']} (answer it in the browser)")
-            return
-        say(f"{request['node']} asks: {request['title']} → {given}")
+            return True
         body = {"verb": "answer", "request": request["id"], "answer": given}
         try:
             self.client.post(f"/tasks/{self.task_id}/commands", body, key=f"answer-{request['id']}")
         except ApiProblem as problem:
+            if problem.status >= 500:
+                return False
             if problem.code not in {"already_answered", "request_closed"}:  # an earlier run, or a person, was first
                 raise
+        say(f"{request['node']} asks: {request['title']} → {given}")
+        return True
 
 
 def first_option(request: dict[str, Any]) -> dict[str, Any] | None:
@@ -114,11 +119,9 @@ def nobody(_: dict[str, Any]) -> None:
     """Leave every question to a person."""
 
 
-def outcome(client: Client, task: dict[str, Any], *, console_url: str, database: str) -> dict[str, Any]:
-    """Gather what ``--json`` promises of an ended task."""
-    graph = _graph(client, task["id"])
-    deliveries = client.get(f"/tasks/{task['id']}/deliveries")["data"]
-    delivered: dict[str, Any] = next((each for each in reversed(deliveries) if each["state"] == "delivered"), {})
+def facts(task: dict[str, Any], *, console_url: str) -> dict[str, Any]:
+    """Give those members of ``--json`` that the task itself knows."""
+    retention = task.get("retention") or {}
     return {
         "task": task["id"],
         "status": task["status"],
@@ -127,6 +130,19 @@ def outcome(client: Client, task: dict[str, Any], *, console_url: str, database:
         "remote": task["remote"],
         "base_commit": task["base_commit"],
         "branch": task["task_branch"],
+        "total_s": _seconds(task["created_at"], retention.get("first_terminal_at")),
+        "presence": task["presence"],
+        "retain_until": retention.get("retain_until"),
+        "console_url": f"{console_url}/tasks/{task['id']}",
+    }
+
+
+def outcome(client: Client, task: dict[str, Any]) -> dict[str, Any]:
+    """Give those members of ``--json`` that the graph and the deliveries of an ended task know."""
+    graph = _graph(client, task["id"])
+    deliveries = client.get(f"/tasks/{task['id']}/deliveries")["data"]
+    delivered: dict[str, Any] = next((each for each in reversed(deliveries) if each["state"] == "delivered"), {})
+    return {
         "commit": delivered.get("commit") or None,
         "change_request": delivered.get("change_request"),
         "nodes": {node["key"]: node["outcome"] or node["state"] for node in graph["nodes"]},
@@ -135,11 +151,6 @@ def outcome(client: Client, task: dict[str, Any], *, console_url: str, database:
         "rework_rounds": graph["rework_rounds"],
         "events": graph["seq"],
         "first_node_s": _seconds(task["created_at"], graph["first_node_at"]),
-        "total_s": _seconds(task["created_at"], (task.get("retention") or {}).get("first_terminal_at")),
-        "presence": task["presence"],
-        "retain_until": (task.get("retention") or {}).get("retain_until"),
-        "console_url": f"{console_url}/tasks/{task['id']}",
-        "database": database,
     }
 
 
@@ -173,4 +184,4 @@ def tell_outcome(task: dict[str, Any], found: dict[str, Any]) -> None:
     elif found["status"] == "completed":
         lines.append("  no branch was delivered: nothing had changed, or no delivery node ran")
     lines.append(f"  {found['console_url']}")
-    sys.stderr.write("\n".join(lines) + "\n")
+    tell("\n".join(lines))

@@ -2,12 +2,15 @@
 
 import os
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.commands import product
 from config.commands.processes import Layout
+from config.commands.product import ProductProblem
+from config.commands.terminal import say
 
 CLIENT_LABEL = "command line"
 
@@ -24,29 +27,74 @@ class Local:
 def bring_up(layout: Layout) -> Local:
     """Make sure that the product runs, its database is current and its sandbox image is built. Raises ProductProblem.
 
-    Does little when it is up already. Progress goes to standard error.
+    Does little when it is up already. Of two callers at once one prepares and starts, the other waits for it.
     """
     load_django(layout)
-    started = False
-    if product.running(layout) is None:
+    with product.alone(layout):
+        product.await_end(layout)
+        found = product.running(layout)
+        if found is None:
+            product.require_free(layout.port)
+            _prepare(layout)
+            say("starting Redis, web, worker and beat")
+            product.start(layout)
+    port = found.port if found else layout.port
+    return Local(started=found is None, url=f"http://localhost:{port}", token=client_token(layout))
+
+
+def _prepare(layout: Layout) -> None:
+    from django.db import Error
+
+    from sandbox_providers.contract import ProviderError
+
+    try:
         say("preparing the sandbox image")
         build_image(layout)
         say("preparing the database")
         prepare_database()
-        say("starting Redis, web, worker and beat")
-        started = product.start(layout)
-    return Local(started=started, url=layout.url, token=client_token(layout))
+    except ProviderError as error:
+        raise ProductProblem(error.message) from None
+    except Error as error:
+        raise ProductProblem(f"the database cannot be used: {error}. Its place: {database_place()}.") from None
+
+
+def database_place() -> str:
+    """Name the database: the path of a SQLite file, else host and name."""
+    from django.conf import settings
+
+    found = settings.DATABASES["default"]
+    return ":".join(str(found[key]) for key in ("HOST", "NAME") if found.get(key))
+
+
+def sqlite_file() -> str | None:
+    """Give the path of the SQLite file; None when the database is another one."""
+    from django.db import connection
+
+    return str(connection.settings_dict["NAME"]) if connection.vendor == "sqlite" else None
 
 
 def load_django(layout: Layout) -> None:
-    """Set Django up for this state directory; a second call changes nothing."""
+    """Set Django up for this state directory, quietly; a second call changes nothing."""
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ.setdefault("CAISSON_LOG_LEVEL", "warning")
     if str(layout.checkout) not in sys.path:
         sys.path.insert(0, str(layout.checkout))
-    django.setup()
+    with _quiet():
+        django.setup()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Log warnings only, unless told otherwise; what is started later must not inherit that."""
+    if os.environ.get("CAISSON_LOG_LEVEL") or os.environ.get("CAISSON_LOG_LEVEL_FILE"):
+        yield
+        return
+    os.environ["CAISSON_LOG_LEVEL"] = "warning"
+    try:
+        yield
+    finally:
+        del os.environ["CAISSON_LOG_LEVEL"]
 
 
 def build_image(layout: Layout) -> str:
@@ -62,28 +110,46 @@ def build_image(layout: Layout) -> str:
 
 
 def prepare_database() -> None:
-    """Migrate, and add the first workspace, admin, policy revision and shipped flows; what is there stays."""
+    """Migrate, and add the first workspace, admin, policy revision and shipped flows; what is there stays.
+
+    Raises ProductProblem for the database of a newer version.
+    """
     from django.core.management import call_command
 
     from policy_app.services.seed import ensure_first_revision
     from registry_app.services.seed import ensure_shipped
     from workspaces_app.services.bootstrap import ensure_workspace_and_admin
 
+    _refuse_newer()
     call_command("migrate", interactive=False, verbosity=0)
     ensure_workspace_and_admin()
     ensure_first_revision()
     ensure_shipped()
 
 
-def sign_in_link(layout: Layout) -> str:
-    """Make a one-time link for the first admin."""
+def _refuse_newer() -> None:
+    from django.db import connection
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connection)
+    unknown = {f"{app}.{name}" for app, name in loader.applied_migrations.keys() - loader.disk_migrations.keys()}
+    ours = sorted(name for name in unknown if name.partition(".")[0].endswith("_app"))
+    if ours:
+        raise ProductProblem(
+            f"the database is that of a newer Caisson: this version does not know {', '.join(ours)}. Use the newer "
+            f"version, another CAISSON_STATE_DIR, or a back-up from before the upgrade. Its place: {database_place()}."
+        )
+
+
+def sign_in_link(url: str) -> str:
+    """Make a one-time link to the console at ``url`` for the first admin."""
     from tasks_app.services.clock import database_now
     from workspaces_app.services import audit, sign_in_links
     from workspaces_app.services.bootstrap import ensure_workspace_and_admin
 
     admin = ensure_workspace_and_admin().admin
     key = sign_in_links.create(user=admin, by=audit.SYSTEM, now=database_now())
-    return f"{layout.url}/sign-in/{key}"
+    return f"{url}/sign-in/{key}"
 
 
 def client_token(layout: Layout) -> str:
@@ -118,12 +184,3 @@ def _new_token(kept: Path) -> str:
         file.write(made.text + "\n")
     draft.replace(kept)
     return made.text
-
-
-_began = time.monotonic()
-
-
-def say(words: str) -> None:
-    """Tell the person what is going on, on standard error, with the seconds since the command began."""
-    sys.stderr.write(f"{time.monotonic() - _began:6.1f} s  {words}\n")
-    sys.stderr.flush()

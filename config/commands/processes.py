@@ -32,10 +32,6 @@ class Layout:
     def manager_log(self) -> Path:
         return self.state / "logs" / "supervisord.log"
 
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.port}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:

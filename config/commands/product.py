@@ -9,7 +9,7 @@ import sys
 import time
 import xmlrpc.client
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,9 +18,11 @@ from typing import Any
 from supervisor.xmlrpc import SupervisorTransport
 
 from config.commands.processes import Layout, manager_settings
+from config.commands.terminal import say
 
 START_PATIENCE = 60.0  # seconds until the console must answer
 STOP_PATIENCE = 60.0
+TOLD = 300  # characters of a line of a log; one may hold a whole traceback
 GLANCE = 0.1  # seconds between two looks
 
 
@@ -38,45 +40,54 @@ class Running:
 
 
 def running(layout: Layout) -> Running | None:
-    """Say what runs on this state directory, None when nothing does."""
+    """Say what runs on this state directory, None when nothing does or what runs is being stopped."""
     try:
         with _manager(layout) as manager:
             programs = {str(each["name"]): str(each["statename"]) for each in manager.supervisor.getAllProcessInfo()}
             pid = int(manager.supervisor.getPID())
     except (OSError, HTTPException, xmlrpc.client.Error):
         return None
-    return Running(pid=pid, port=int(json.loads((layout.run / "product.json").read_text())["port"]), programs=programs)
+    return Running(pid=pid, port=_port(layout), programs=programs)
 
 
-def start(layout: Layout) -> bool:
-    """Start the product and wait until its console answers; False when it was already up. Raises ProductProblem.
+def start(layout: Layout) -> None:
+    """Start the product, which must not run, and wait until its console answers. Call it under ``alone``.
 
-    Two callers at once start one product. The processes are detached: they outlive the caller.
+    The processes are detached: they outlive the caller. A start that fails or is interrupted leaves none of them.
+    Raises ProductProblem.
     """
-    with _alone(layout):
-        if running(layout):
-            return False
-        _require_free(layout.port)
-        layout.manager_config.write_text(manager_settings(layout), encoding="utf-8")
-        (layout.run / "product.json").write_text(json.dumps({"port": layout.port}), encoding="utf-8")
-        manager = _spawn(layout)
-        try:
-            _wait_until_answering(layout, manager)
-        except BaseException:
-            stop(layout)
-            raise
-    return True
+    layout.manager_config.write_text(manager_settings(layout), encoding="utf-8")
+    _port_file(layout).write_text(json.dumps({"port": layout.port}), encoding="utf-8")
+    manager = _spawn(layout)
+    try:
+        _wait_until_answering(layout, manager)
+    except BaseException:
+        _end(manager)
+        raise
 
 
 def stop(layout: Layout) -> bool:
     """End beat, worker, web and Redis in this order and wait; False when nothing ran. Sandboxes are left alone."""
     found = running(layout)
     if found is None:
-        return False
-    with _manager(layout) as manager:
+        return await_end(layout)
+    with _manager(layout) as manager, suppress(xmlrpc.client.Fault):  # another hand was quicker
         manager.supervisor.shutdown()
     _wait_until_gone(found.pid)
     return True
+
+
+def await_end(layout: Layout) -> bool:
+    """Wait for a product that is being stopped; False when there is none. Raises ProductProblem."""
+    try:
+        with _manager(layout) as manager:
+            manager.supervisor.getState()
+    except xmlrpc.client.Fault:  # its only refusal: it is shutting down
+        _wait_until_gone(int((layout.run / "supervisord.pid").read_text()))
+        return True
+    except (OSError, HTTPException):
+        pass
+    return False
 
 
 def follow(layout: Layout) -> None:
@@ -105,6 +116,23 @@ def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
         )
 
 
+def _end(manager: subprocess.Popen[bytes]) -> None:
+    """End a process manager that has just been started, in order; its programs are tied to it."""
+    manager.terminate()
+    try:
+        manager.wait(timeout=STOP_PATIENCE)
+    finally:
+        manager.kill()
+
+
+def _port_file(layout: Layout) -> Path:
+    return layout.run / "product.json"
+
+
+def _port(layout: Layout) -> int:
+    return int(json.loads(_port_file(layout).read_text(encoding="utf-8"))["port"])
+
+
 def _wait_until_answering(layout: Layout, manager: subprocess.Popen[bytes]) -> None:
     give_up_at = time.monotonic() + START_PATIENCE
     while not _answers(layout.port):
@@ -130,7 +158,8 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int) -> None:
+    """Raise ProductProblem when the port of the console cannot be used."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -160,7 +189,7 @@ def _exists(pid: int) -> bool:
 
 def _tail(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    return "\n  ".join(["", *lines[-12:], f"(from {log})"])
+    return "\n  ".join(["", *(line[:TOLD] for line in lines[-12:]), f"(from {log})"])
 
 
 @contextmanager
@@ -174,7 +203,12 @@ def _manager(layout: Layout) -> Iterator[Any]:
 
 
 @contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
+def alone(layout: Layout) -> Iterator[None]:
+    """Let one command at a time prepare, start or remove what is in the state directory."""
     with (layout.run / "product.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another ./caisson is starting the product; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -6,39 +6,59 @@ import sys
 import time
 from typing import Any
 
+from config import env, state
 from config.commands import local, product
 from config.commands.client import ApiProblem, Client, ConsoleAway
 from config.commands.dispatch import Exit
-from config.commands.local import say
 from config.commands.processes import Layout
+from config.commands.terminal import say, tell
 
 PATIENCE = 300.0  # seconds for all sandboxes to be removed
 LOOK_EVERY = 1.0
 
 
 def main(layout: Layout, options: argparse.Namespace) -> int:
-    """Remove everything below the state directory, sandboxes first, by the ordinary path. Asks unless ``--yes``."""
+    """Remove what Caisson keeps in the state directory, sandboxes first, by the ordinary path. Asks unless ``--yes``.
+
+    What else lies there stays, and is named. Safe to repeat after an interruption.
+    """
     if not options.yes and not _confirmed(layout):
         say("nothing was removed")
-        return Exit.OK
+        return Exit.TASK_FAILED
     try:
-        found = local.bring_up(layout)
-        remaining = _delete_all(Client(found.url, found.token))
+        remaining = _delete_all(layout) if _may_hold_tasks(layout) else []
     except (ApiProblem, ConsoleAway) as problem:
-        sys.stderr.write(f"caisson: {problem}\n")
+        tell(f"caisson: {problem}")
         return Exit.UNREACHABLE
     if remaining:
-        sys.stderr.write(
+        tell(
             f"caisson: not removed after {PATIENCE:.0f} s: {', '.join(remaining)}. The state directory "
-            "was left as it is; ./caisson doctor says what is wrong, and reset may be run again.\n"
+            "was left as it is; ./caisson doctor says what is wrong, and reset may be run again."
         )
         return Exit.TASK_FAILED
     product.stop(layout)
-    shutil.rmtree(layout.state)
-    if layout.run != layout.state / "run":
-        shutil.rmtree(layout.run, ignore_errors=True)
-    say(f"removed {layout.state}")
+    _remove(layout)
     return Exit.OK
+
+
+def _may_hold_tasks(layout: Layout) -> bool:
+    """Say whether there may be rows: a database elsewhere, or a file that a start has made."""
+    return bool(env.Environment().get(env.DATABASE_URL, "")) or (layout.state / state.DATABASE).exists()
+
+
+def _remove(layout: Layout) -> None:
+    """Remove our own names only: the state directory may have been somebody's folder before. The database goes last."""
+    for name in (*state.FOLDERS, *state.LATER):
+        shutil.rmtree(layout.state / name, ignore_errors=True)
+    shutil.rmtree(layout.run, ignore_errors=True)
+    for name in (f"{state.DATABASE}-wal", f"{state.DATABASE}-shm", state.DATABASE):
+        (layout.state / name).unlink(missing_ok=True)
+    kept = sorted(path.name for path in layout.state.iterdir())
+    if kept:
+        say(f"left in {layout.state}, since it is not Caisson's: {', '.join(kept)}")
+        return
+    layout.state.rmdir()
+    say(f"removed {layout.state}")
 
 
 def _confirmed(layout: Layout) -> bool:
@@ -47,8 +67,10 @@ def _confirmed(layout: Layout) -> bool:
     return sys.stdin.readline().strip() == "yes"
 
 
-def _delete_all(client: Client) -> list[str]:
+def _delete_all(layout: Layout) -> list[str]:
     """Ask for the deletion of every task; give the ids of those that are not reclaimed when patience ends."""
+    found = local.bring_up(layout)
+    client = Client(found.url, found.token)
     for task in _standing(client):
         client.delete(f"/tasks/{task['id']}")
         say(f"deleting {task['id']}")

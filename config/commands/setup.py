@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from config.commands import result
+
 GIT_NEEDED = (2, 38)  # the first one with ``git merge-tree --write-tree``
 USAGE = """\
 usage: ./caisson COMMAND [options]
@@ -55,9 +57,17 @@ def main(root: str, arguments: list[str]) -> int:
         check_git()
         python = prepare(checkout, "requirements-test.txt" if arguments[0] == "test" else "requirements.txt")
     except SetupProblem as problem:
-        sys.stderr.write(f"caisson: {problem}\n")
-        return 1
+        return _given_up(arguments, f"caisson: {problem}", 1)
+    except KeyboardInterrupt:
+        return _given_up(arguments, "\ncaisson: set-up was interrupted; the next command goes on with it", 130)
     return _hand_over(python, [str(checkout / "caisson"), *arguments])
+
+
+def _given_up(arguments: list[str], words: str, status: int) -> int:
+    sys.stderr.write(f"{words}\n")
+    if arguments[0] in {"run", "demo"} and "--json" in arguments:
+        result.tell(result.nothing())
+    return status
 
 
 def _hand_over(python: Path, arguments: list[str]) -> NoReturn:
@@ -82,23 +92,40 @@ def check_git() -> None:
 def prepare(checkout: Path, requirements: str) -> Path:
     """Give the Python of ``.venv`` with everything in ``requirements`` installed as pinned. Raises SetupProblem.
 
-    Does nothing when a stamp says that it was done for these files and this Python; an interrupted run goes on.
+    Does nothing, and writes nothing, when a stamp says that it was done for these files and this Python. After an
+    interruption, a kill included, what may be half there is made again.
     """
-    environment = checkout / ".venv"
-    python = environment / "bin" / "python"
+    environment = Environment(checkout / ".venv")
     wanted = _stamp(checkout / requirements)
+    if environment.holds(requirements, wanted):
+        return environment.python
     try:
-        with _alone(checkout / ".venv.lock"):
-            stamps = environment / "caisson-stamps"
-            if python.exists() and (stamps / requirements).exists() and (stamps / requirements).read_text() == wanted:
-                return python
-            _make(environment, python)
-            _install(python, checkout / requirements)
-            stamps.mkdir(exist_ok=True)
-            (stamps / requirements).write_text(wanted)
+        with _alone(checkout / ".venv.lock") as lock:
+            if not environment.holds(requirements, wanted):
+                _make(environment, lock)
+                _install(environment, checkout / requirements, lock)
+                (environment.stamps / requirements).write_text(wanted)
     except OSError as error:
-        raise SetupProblem(f"{error.filename or environment} cannot be written: {error.strerror}.") from None
-    return python
+        raise SetupProblem(f"{error.filename or environment.folder} cannot be written: {error.strerror}.") from None
+    return environment.python
+
+
+class Environment:
+    """``.venv`` with its stamps: ``made`` (Python and pip are whole), ``unfinished`` (pip was at work), one for each
+    list of requirements that is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        self.stamps = folder / "caisson-stamps"
+        self.made = self.stamps / "made"
+        self.unfinished = self.stamps / "unfinished"
+
+    def holds(self, requirements: str, wanted: str) -> bool:
+        try:
+            return self.python.exists() and (self.stamps / requirements).read_text() == wanted
+        except OSError:
+            return False
 
 
 def _inside(environment: Path) -> bool:
@@ -110,27 +137,30 @@ def _stamp(requirements: Path) -> str:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("a") as file:
+def _alone(path: Path) -> Iterator[int]:
+    """Hold the lock and give its descriptor. A program that is given it keeps the lock if this process is killed."""
+    with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             sys.stderr.write("another ./caisson is setting up this checkout; waiting for it\n")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
-def _make(environment: Path, python: Path) -> None:
-    if _works(python):
+def _make(environment: Environment, lock: int) -> None:
+    if environment.made.exists() and _works(environment.python):
         return
-    sys.stderr.write(f"making {environment}\n")
-    try:
-        venv.EnvBuilder(clear=True, symlinks=True, with_pip=True).create(environment)
-    except subprocess.CalledProcessError:
+    sys.stderr.write(f"making {environment.folder}\n")
+    venv.EnvBuilder(clear=True, symlinks=True).create(environment.folder)
+    command = [str(environment.python), "-m", "ensurepip", "--default-pip"]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False, pass_fds=[lock]).returncode:
         raise SetupProblem(
-            f"{sys.executable} cannot make a virtual environment (ensurepip is missing). "
-            "On Debian and Ubuntu: apt install python3-venv"
-        ) from None
+            f"{sys.executable} cannot put pip into {environment.folder} (its words stand above). "
+            "On Debian and Ubuntu ensurepip comes with: apt install python3-venv"
+        )
+    environment.stamps.mkdir()
+    environment.made.touch()
 
 
 def _works(python: Path) -> bool:
@@ -142,11 +172,16 @@ def _works(python: Path) -> bool:
     return said.returncode == 0 and said.stdout.strip() == platform.python_version()
 
 
-def _install(python: Path, requirements: Path) -> None:
+def _install(environment: Environment, requirements: Path, lock: int) -> None:
     sys.stderr.write(f"installing {requirements.name}\n")
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r"]
-    if subprocess.run([*command, str(requirements)], stdout=sys.stderr, check=False).returncode:
+    command = [str(environment.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--require-hashes", "-r", str(requirements)]
+    if environment.unfinished.exists():  # what pip takes for installed may be half there
+        command += ["--ignore-installed"]
+    environment.unfinished.touch()
+    if subprocess.run(command, stdout=sys.stderr, check=False, pass_fds=[lock]).returncode:
         raise SetupProblem(
-            f"pip could not install {requirements.name} (its words stand above). Set-up needs the network once; "
-            "check the connection or pip's index setting and run the command again, it goes on where it stopped."
+            f"pip could not install {requirements.name} (its words stand above). Set-up needs the network once, and "
+            "1 GiB of room; check the connection or pip's index setting and run the command again."
         )
+    environment.unfinished.unlink()

@@ -6,25 +6,27 @@ import sys
 import threading
 
 from config.commands import local, product
-from config.commands.local import say
+from config.commands.local import Local
 from config.commands.processes import Layout
+from config.commands.terminal import say
 
 
 def main(layout: Layout, options: argparse.Namespace) -> int:
     """Start the product, say where it is and how to sign in, and stay until it is stopped; Ctrl-C stops it in order.
 
-    When it runs already, it is left to whoever started it: this call prints a new sign-in link and ends.
+    So do SIGTERM and the end of the terminal, and each of them at any moment of the start. When the product runs
+    already, it is left to whoever started it: this call prints a new sign-in link and ends.
     """
+    _end_like_ctrl_c()
     found = local.bring_up(layout)
-    if options.demo:
-        from config.commands import demo_project, work
-
-        work.start_demo(found, demo_project.create(layout))
-    sys.stdout.write(_welcome(layout, demo=options.demo, started=found.started))
-    sys.stdout.flush()
     if not found.started:
+        _welcome(found, options)
         return 0
-    _stay(layout)
+    try:
+        _welcome(found, options)
+        _stay(layout)
+    finally:
+        _leave(layout)
     return 0
 
 
@@ -34,24 +36,53 @@ def stop(layout: Layout, _: argparse.Namespace) -> int:
     return 0
 
 
-def _welcome(layout: Layout, *, demo: bool, started: bool) -> str:
+def _end_like_ctrl_c() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup means it
+            signal.signal(number, signal.default_int_handler)
+
+
+def _welcome(found: Local, options: argparse.Namespace) -> None:
+    demo = options.demo and _start_demo(found)
     lines = [
         "",
-        f"  Caisson {'is up' if started else 'was up already'}: {layout.url}",
-        f"  Sign in (once, within 15 minutes): {local.sign_in_link(layout)}",
+        f"  Caisson {'is up' if found.started else 'was up already'}: {found.url}",
+        f"  Sign in (once, within 15 minutes): {local.sign_in_link(found.url)}",
         "  Another link: run this command again in a second terminal.",
     ]
+    if options.port and not found.url.endswith(f":{options.port}"):
+        lines.append(
+            f"  Port {options.port} is not used: to move, ./caisson stop, then ./caisson up --port {options.port}"
+        )
     if demo:
         lines.append("  The demo task is running; it will ask you for its sign-off in the browser.")
-    lines.append("  Ctrl-C stops the product; sandboxes stay." if started else "  ./caisson stop ends it.")
-    return "\n".join([*lines, "", ""])
+    lines.append("  Ctrl-C stops the product; sandboxes stay." if found.started else "  ./caisson stop ends it.")
+    sys.stdout.write("\n".join([*lines, "", ""]))
+    sys.stdout.flush()
+
+
+def _start_demo(found: Local) -> bool:
+    """Start the demo task; without it the product is still of use."""
+    from config.commands import work
+    from config.commands.client import ApiProblem, ConsoleAway
+
+    try:
+        work.start_demo(found)
+    except ApiProblem as problem:
+        work.tell_problem(problem)
+    except ConsoleAway as away:
+        say(f"no demo task: {away}")
+    else:
+        return True
+    return False
 
 
 def _stay(layout: Layout) -> None:
-    """Wait for a signal, or for the process manager to end by another hand, then stop what is still there."""
+    """Wait for a signal, or for the process manager to end by another hand."""
     wished = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: wished.set())
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: wished.set())
 
     def watch() -> None:
         product.follow(layout)
@@ -60,6 +91,9 @@ def _stay(layout: Layout) -> None:
     threading.Thread(target=watch, name="watch product", daemon=True).start()
     while not wished.wait(timeout=1.0):  # a bounded wait, so that signals are handled on the main thread
         pass
+
+
+def _leave(layout: Layout) -> None:
     if product.running(layout):
         say("stopping; sandboxes stay")
-        product.stop(layout)
+    product.stop(layout)

@@ -2,38 +2,48 @@
 
 import argparse
 import hashlib
-import json
 import re
 import secrets
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from config.commands import demo_project, follow, local
 from config.commands.client import ApiProblem, Client, ConsoleAway
 from config.commands.dispatch import Exit
-from config.commands.local import Local, say
+from config.commands.local import Local
 from config.commands.processes import Layout
+from config.commands.terminal import say, tell
 
 TITLE_LENGTH = 80
-BY_STATUS = {401: Exit.NOT_SIGNED_IN, 403: Exit.NOT_SIGNED_IN, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT}
+LONGEST_SOURCE = 256 * 1024  # bytes of a flow file
+BY_STATUS = {
+    **dict.fromkeys((400, 413, 422), Exit.USAGE),
+    **dict.fromkeys((401, 403), Exit.NOT_SIGNED_IN),
+    404: Exit.NOT_FOUND,
+    **dict.fromkeys((409, 412), Exit.CONFLICT),
+    503: Exit.UNREACHABLE,
+}
+Start = Callable[[Local], dict[str, Any]]
+
+
+class Unusable(Exception):
+    """What the command was given cannot be used; the message says what and why."""
 
 
 def run(layout: Layout, options: argparse.Namespace) -> int:
     """Start a task on a repository and follow it. Ctrl-C stops following only; the task goes on."""
-    return _reported(layout, options, lambda found, client: _run(found, client, options), follow.nobody)
+    return _reported(layout, options, lambda found: _run(found, options), follow.nobody)
 
 
 def demo(layout: Layout, options: argparse.Namespace) -> int:
     """Run the demo flow on a project made for it; its sign-off is answered by this command."""
-    return _reported(
-        layout, options, lambda found, client: start_demo(found, demo_project.create(layout)), follow.first_option
-    )
+    return _reported(layout, options, start_demo, follow.first_option)
 
 
-def start_demo(found: Local, project: demo_project.DemoProject) -> str:
-    """Create the demo task and give its id."""
-    client = Client(found.url, found.token)
+def start_demo(found: Local) -> dict[str, Any]:
+    """Create the demo task and give it."""
+    client, project = Client(found.url, found.token), demo_project.create()
     repository = register(client, str(project.repository), push_url=str(project.remote))
     body = {
         "repository": repository,
@@ -44,51 +54,79 @@ def start_demo(found: Local, project: demo_project.DemoProject) -> str:
     return _create(client, body)
 
 
-def _run(found: Local, client: Client, options: argparse.Namespace) -> str:
-    del found
-    address = _address(options.repository)
-    repository = register(client, address, push_url=_address(options.remote) if options.remote else "")
+def _run(found: Local, options: argparse.Namespace) -> dict[str, Any]:
+    client = Client(found.url, found.token)
+    repository = register(
+        client, _address(options.repository), push_url=_address(options.remote) if options.remote else ""
+    )
     body = {
         "repository": repository,
         "flow": _flow(client, options.flow),
-        "title": options.brief.strip().splitlines()[0][:TITLE_LENGTH] if options.brief.strip() else "Untitled",
+        "title": options.brief.strip().splitlines()[0][:TITLE_LENGTH],
         "brief": options.brief,
     }
     return _create(client, body)
 
 
-def _reported(layout: Layout, options: argparse.Namespace, start: Any, answer: follow.Answer) -> int:
-    """Bring the product up, start a task, follow it, report; one place maps what went wrong to words and statuses."""
+def _reported(layout: Layout, options: argparse.Namespace, start: Start, answer: follow.Answer) -> int:
+    """Bring the product up, start a task, follow it, report; one place maps what went wrong to words and statuses.
+
+    ``options.result`` is what is known at any moment, whatever happens next.
+    """
+    known: dict[str, Any] = options.result
     try:
+        _check(options)
         found = local.bring_up(layout)
+        known["database"] = local.sqlite_file()
+        task = start(found)
+        known.update(follow.facts(task, console_url=found.url))
         client = Client(found.url, found.token)
-        task = follow.Follower(client, start(found, client), answer).to_the_end()
-        result = follow.outcome(client, task, console_url=found.url, database=str(layout.state / "caisson.sqlite3"))
+        task = follow.Follower(client, task["id"], answer).to_the_end()
+        known.update(follow.facts(task, console_url=found.url) | follow.outcome(client, task))
+    except Unusable as unusable:
+        tell(f"caisson: {unusable}")
+        return Exit.USAGE
     except ApiProblem as problem:
-        _tell_problem(problem)
+        tell_problem(problem)
         return Exit.GAP if problem.problem.get("gaps") else BY_STATUS.get(problem.status, Exit.TASK_FAILED)
     except ConsoleAway as away:
-        sys.stderr.write(f"caisson: {away}\n")
+        tell(f"caisson: {away}")
         return Exit.UNREACHABLE
-    follow.tell_outcome(task, result)
-    if options.json:
-        sys.stdout.write(json.dumps(result) + "\n")
+    follow.tell_outcome(task, known)
     return Exit.OK if task["status"] == "completed" else Exit.TASK_FAILED
 
 
-def _create(client: Client, body: dict[str, Any]) -> str:
-    made = client.post("/tasks", body, key=f"cli-{secrets.token_hex(12)}")
+def _create(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = client.post("/tasks", body, key=f"cli-{secrets.token_hex(12)}")
     for warning in made.get("warnings") or []:
         say(f"note: {warning if isinstance(warning, str) else warning.get('message', warning)}")
     say(f"task {made['id']} on branch {made['task_branch']}")
-    return str(made["id"])
+    return made
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what could mean nothing, before anything is started. Raises Unusable."""
+    names = {"repository": "REPO", "brief": "BRIEF", "flow": "--flow", "remote": "--remote"}
+    for member, name in names.items():
+        text = getattr(options, member, None)
+        if text is None:
+            continue
+        if not text.strip():
+            raise Unusable(f"{name} is empty.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Unusable(f"{name} is not valid UTF-8: {text!r}.") from None
 
 
 def _address(text: str) -> str:
-    """Give an absolute path for what is a path, and everything else as it is."""
+    """Give an absolute path for what is a path, and everything else as it is. Raises Unusable."""
     if re.match(r"[a-z+]+://|[\w.-]+@[\w.-]+:", text):
         return text
-    return str(Path(text).expanduser().resolve())
+    try:
+        return str(Path(text).expanduser().resolve())
+    except RuntimeError as error:  # no such user's home, or links that lead in a circle
+        raise Unusable(f"{text} is no path that can be followed: {error}") from None
 
 
 def register(client: Client, address: str, *, push_url: str) -> str:
@@ -120,20 +158,32 @@ def _flow(client: Client, wanted: str) -> str:
     path = Path(wanted)
     if "/" not in wanted and path.suffix not in {".yaml", ".yml", ".json"}:
         return wanted
-    try:
-        source = path.expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ApiProblem(422, {"code": "flow_unreadable", "detail": f"{wanted} cannot be read: {error}"}) from None
-    made = client.post("/flows", {"source": source}, key=f"cli-{secrets.token_hex(12)}", If_Match="*")
+    made = client.post("/flows", {"source": _source(path)}, key=f"cli-{secrets.token_hex(12)}", If_Match="*")
     return str(made["id"])
 
 
-def _tell_problem(problem: ApiProblem) -> None:
-    sys.stderr.write(f"caisson: {problem}\n")
+def _source(path: Path) -> str:
+    """Read a flow file. Raises Unusable."""
+    try:
+        with path.expanduser().open("rb") as file:
+            content = file.read(LONGEST_SOURCE + 1)
+        if len(content) > LONGEST_SOURCE:
+            raise Unusable(f"The flow file {path} is larger than 256 KiB.")
+        return content.decode()
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        raise Unusable(f"The flow file {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def tell_problem(problem: ApiProblem) -> None:
+    """Say what the API refused, with every place that it names."""
+    lines = [f"caisson: {problem}"]
     for error in problem.problem.get("errors") or []:
         where = error.get("pointer") or error.get("parameter") or ""
         line = f" (line {error['line']})" if error.get("line") else ""
         hint = f" – {error['hint']}" if error.get("hint") else ""
-        sys.stderr.write(f"  {where}{line}: {error.get('detail') or error.get('message') or error.get('code')}{hint}\n")
-    for gap in problem.problem.get("gaps") or []:
-        sys.stderr.write(f"  missing {gap['kind']} {gap['reference']}: {gap['reason']} – {gap['hint']}\n")
+        lines.append(f"  {where}{line}: {error.get('detail') or error.get('message') or error.get('code')}{hint}")
+    lines += [
+        f"  missing {gap['kind']} {gap['reference']}: {gap['reason']} – {gap['hint']}"
+        for gap in problem.problem.get("gaps") or []
+    ]
+    tell("\n".join(lines))
