@@ -31,7 +31,7 @@ class Secrets:
 
 
 def main(argv: list[str]) -> int:
-    """Run until told to end. Exit codes: 0 told to end, 65 specification, 66 folder gone, 74 log unreadable, 75 locked."""
+    """Run until told to end. Exit codes: 0 told to end, 65 specification, 66 folder gone, 74 log damaged, 75 locked."""
     arguments = _arguments(argv)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     if arguments.verify:

@@ -14,6 +14,8 @@ from tests.fixtures.scripted_control import RUNNING, Cut, Reply
 from tests.fixtures.scripted_supervisor import ScriptedSupervisor, certificate
 from tests.fixtures.waiting import eventually
 
+SOCKET_ADDRESS = 107  # bytes of a path in one
+
 
 @asynccontextmanager
 async def beating(client: Control, supervisor: ScriptedSupervisor):
@@ -81,7 +83,9 @@ async def test_it_waits_for_a_control_plane_that_was_never_there(plane, client, 
     async with beating(client, supervisor):
         await eventually(lambda: len(supervisor.beats) >= 2)
         async with plane.listening(socket_path):
-            await plane.until(lambda: len(plane.beats) >= 1)
+            await eventually(lambda: supervisor.heard)
+    assert plane.beats[0].beat > 2
+    assert supervisor.heard[0] == RUNNING
 
 
 @pytest.mark.parametrize(
@@ -155,10 +159,13 @@ async def test_a_socket_path_longer_than_the_kernel_allows_still_works(plane, tm
     folder.mkdir()
     short = tmp_path / "s"
     (folder / "control.sock").symlink_to(short)
-    client = Control(ControlPlane(url="http://control", socket=str(folder / "control.sock")), token="t")
-    async with plane.listening(short), beating(client, ScriptedSupervisor()):
-        await plane.until(lambda: len(plane.beats) >= 1)
+    path = str(folder / "control.sock")
+    client, supervisor = Control(ControlPlane(url="http://control", socket=path), token="t"), ScriptedSupervisor()
+    async with plane.listening(short), beating(client, supervisor):
+        await eventually(lambda: supervisor.heard)
     await client.close()
+    assert len(path) > SOCKET_ADDRESS
+    assert [request.path for request in plane.requests[:1]] == ["/internal/v1/heartbeat"]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import signal
 
 import pytest
 
+from sandbox_supervisor.engine.running import Running
 from sandbox_supervisor.graph.rows import State
 from sandbox_supervisor.protocol.flow import Approval, ArtefactRule, Node, NodeKind, Retry
 from sandbox_supervisor.protocol.messages import CancelMode, CommandVerb, OutcomeCode
@@ -207,6 +209,36 @@ async def test_files_diff_output_and_artefacts_stay_readable_after_the_end(sandb
             await facade.attempt_log("work.1.2", "stdout", 0, 10)
         with pytest.raises(NotFound):
             await facade.attempt_file("work.1.1", "../../../spec.json", 0, 10)
+
+
+async def test_ignored_and_untracked_files_stay_readable_through_reruns_and_restarts_until_the_folder_is_removed(
+    sandbox,
+):
+    made = "echo '*.log' > .gitignore; mkdir build; echo {0} > build/untracked; echo {0} > build/ignored.log"
+    box = sandbox([keeping("kept", made.format("kept")), command("thrown", made.format("thrown"))])
+
+    async def readable(running: Running, attempt: str) -> None:
+        text = f"{attempt.split('.', maxsplit=1)[0]}\n".encode()
+        names = {entry["name"] for entry in await running.facade.attempt_files(attempt, "build")}
+        assert names == {"untracked", "ignored.log"}
+        for name in names:
+            assert await running.facade.attempt_file(attempt, f"build/{name}", 0, 100) == (text, len(text))
+
+    async with live(box) as running:
+        await until(running, ended)
+        assert "build/ignored.log" not in box.git("ls-tree", "-r", "--name-only", "refs/attempts/kept/1/1")
+        await send(running, CommandVerb.RERUN, nodes=("kept", "thrown"))
+        await until(running, lambda state: state.graph.round == 2 and ended(state))
+        for attempt in running.engine.state.attempts:
+            await readable(running, attempt)
+    async with live(box) as running:
+        await connected(running)
+        assert sorted(running.engine.state.attempts) == ["kept.1.1", "kept.2.1", "thrown.1.1", "thrown.2.1"]
+        for attempt in running.engine.state.attempts:
+            await readable(running, attempt)
+        shutil.rmtree(box.folder / "work")
+        with pytest.raises(NotFound):
+            await running.facade.attempt_file("kept.1.1", "build/ignored.log", 0, 100)
 
 
 async def test_a_lost_runner_interrupts_what_ran_and_the_next_one_goes_on(sandbox):
