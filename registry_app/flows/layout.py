@@ -9,6 +9,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 
 from fast_sugiyama import from_edges
 
@@ -21,6 +22,7 @@ LANE = 12  # least distance from a passing edge to what stands right of it
 MARGIN = 8
 LABEL = 10  # from the word "finally" down to its boxes
 HALO = 4  # the ring around the chosen box
+MAX_HOPS = 8000  # ranks that all edges pass together; beyond, the ordering takes minutes
 BEND = 6  # radius of a corner
 ARC = 46  # how far a rework's arc stands out to the left of the boxes, and from the next arc
 PILL_WIDTH, PILL_HEIGHT = 76, 38
@@ -211,6 +213,9 @@ class Part:
 
 def _parts(edges: list[tuple[str, str]]) -> list[Part]:
     """Rank and order the graph; every node stands below all that it needs."""
+    ranks = _ranks(edges)
+    if sum(ranks[node] - ranks[need] for need, node in edges) > MAX_HOPS:
+        return [_in_rows(ranks)]
     names = list(dict.fromkeys(name for edge in edges for name in edge))
     number = {name: at for at, name in enumerate(names)}
 
@@ -226,6 +231,32 @@ def _parts(edges: list[tuple[str, str]]) -> list[Part]:
         )
         for places, width, _, hops in (from_edges(numbered, vertex_spacing=COLUMN) if edges else ())
     ]
+
+
+def _ranks(edges: list[tuple[str, str]]) -> dict[str, int]:
+    """Give how many nodes stand above each at the least. The edges have no cycle."""
+    needs: dict[str, list[str]] = defaultdict(list)
+    for need, node in edges:
+        needs[node].append(need)
+    graph = TopologicalSorter(needs)
+    ranks: dict[str, int] = {}
+    for name in graph.static_order():
+        ranks[name] = 1 + max((ranks[need] for need in needs.get(name, ())), default=-1)
+    return ranks
+
+
+def _in_rows(ranks: dict[str, int]) -> Part:
+    """Place a graph that is too dense to be untangled in bounded time: row by row, its edges straight."""
+    rows: dict[int, list[str]] = defaultdict(list)
+    for name, rank in ranks.items():
+        rows[rank].append(name)
+    width = COLUMN * (max(map(len, rows.values())) - 1)
+    places: list[tuple[str | int, Point]] = [
+        (name, ((width - COLUMN * (len(row) - 1)) / 2 + COLUMN * index, float(-COLUMN * rank)))
+        for rank, row in rows.items()
+        for index, name in enumerate(row)
+    ]
+    return Part(places, [], float(width))
 
 
 def _upright(part: list[tuple[str | int, Point]], offset: float, order: list[str]) -> dict[str | int, Point]:

@@ -1,4 +1,5 @@
 import re
+import time
 from itertools import combinations
 
 import pytest
@@ -150,3 +151,15 @@ def test_a_thousand_nodes_are_laid_out(count):
     drawn = picture(*nodes)
     assert len(drawn.boxes) == count
     assert overlap(drawn) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("reach", [2, 25])
+def test_a_dense_graph_is_laid_out_in_bounded_time(reach):
+    """Each node needs the first one and those right before it: long edges pass very many ranks."""
+    needs = [sorted({0, *range(max(0, index - reach), index)}) if index else [] for index in range(1000)]
+    began = time.process_time()
+    drawn = picture(*(node(f"n{index}", *(f"n{need}" for need in found)) for index, found in enumerate(needs)))
+    assert time.process_time() - began < 20
+    assert overlap(drawn) == []
+    assert all(place(drawn, edge.source)[1] < place(drawn, edge.target)[1] for edge in drawn.edges[:: 97 * reach])
