@@ -28,7 +28,7 @@ BEAT_TIMEOUT = 10.0  # seconds for one heartbeat
 TRANSFER_TIMEOUT = 60.0  # seconds for one chunk
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-SHORTEST_INTERVAL = 0.2  # seconds between beats, whatever the answer asks for
+SHORTEST_INTERVAL = 0.2  # seconds between beats, whatever is urgent and whatever the answer asks for
 LONGEST_INTERVAL = 60.0
 REFUSAL_PATIENCE = 60.0  # seconds of 401 before it is believed: a control plane may be misconfigured for a moment
 BUSY = frozenset({408, 425, 429})
@@ -95,9 +95,16 @@ class Control:
                 continue
             backoff.reset()
             if self.ended is None:
-                await supervisor.wait_urgent(self._interval)
+                await self._pause(supervisor)
             else:
                 await asyncio.sleep(LONGEST_INTERVAL)
+
+    async def _pause(self, supervisor: Supervisor) -> None:
+        """Wait for the next beat to be due. What is urgent waits a moment, too: an agent can make much of it."""
+        clock = asyncio.get_running_loop().time
+        earliest = clock() + SHORTEST_INTERVAL
+        await supervisor.wait_urgent(self._interval)
+        await asyncio.sleep(max(0.0, earliest - clock()))
 
     async def _beat(self, supervisor: Supervisor, beat: int) -> float | None:
         """Send one; give how long to wait at least before the next try, None when it was answered."""

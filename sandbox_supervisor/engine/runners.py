@@ -56,7 +56,7 @@ class Runners:
                 self._link = link
                 self._on_change(True)
                 await link.wait_lost()
-            except RunnerLost:
+            except* RunnerLost:
                 logger.warning("runner.lost while its predecessor's trees were ended")
             self._link = None
             cause = "the runner was lost"

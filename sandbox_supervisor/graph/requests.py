@@ -15,12 +15,14 @@ from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.messages import Command, OutcomeCode
 from sandbox_supervisor.protocol.states import AttemptState, NodeState, RequestKind, RequestState
 
+MOST_OPEN = 50  # questions of one attempt at once
+
 
 def asked(d: Draft, fact: Asked) -> None:
     """An attempt waits for a person: its clock stops. Repeating the same request changes nothing.
 
     An answer that an interrupted attempt of the same generation could no longer use is given again when the question's
-    fingerprint is the same.
+    fingerprint is the same. What is asked while ``MOST_OPEN`` questions of the attempt are open is cancelled at once.
     """
     request = fact.request
     row = known(d, AttemptId.parse(request.attempt), "asked")
@@ -28,6 +30,11 @@ def asked(d: Draft, fact: Asked) -> None:
         return
     if row.cancel_reason is not None:
         d.event(EventKind.ATTEMPT_LATE, {"what": "asked"}, node=row.id.node, attempt=request.attempt)
+        return
+    if sum(other.state is RequestState.OPEN for other in d.requests_of(request.attempt)) >= MOST_OPEN:
+        note = {"text": f"{MOST_OPEN} questions are open; a further one was cancelled: {request.title[:200]}"}
+        d.event(EventKind.SESSION_NOTE, note, node=row.id.node, attempt=request.attempt)
+        _reply(d, request, {"cancelled": True})
         return
     fresh = replace(request, node=row.id.node, state=RequestState.OPEN, opened_at=request.opened_at or d.now.at, rev=0)
     approvals.opened(d, fresh)

@@ -53,6 +53,21 @@ async def test_something_urgent_is_told_at_once(plane, client, socket_path):
     assert len(plane.beats) >= 3
 
 
+async def test_much_that_is_urgent_makes_no_storm_of_beats(plane, client, socket_path, monkeypatch):
+    monkeypatch.setattr(control_module, "SHORTEST_INTERVAL", 0.1)
+    supervisor = ScriptedSupervisor()
+    moments: list[float] = []
+
+    def be_urgent_again(request: object) -> None:
+        moments.append(asyncio.get_running_loop().time())
+        supervisor.be_urgent()
+
+    plane.after = be_urgent_again
+    async with plane.listening(socket_path), beating(client, supervisor):
+        await plane.until(lambda: len(plane.beats) >= 5)
+    assert moments[4] - moments[0] >= 4 * 0.1
+
+
 @pytest.mark.parametrize(("wanted", "waited"), [(42.0, 42.0), (-5.0, 0.01), (1e9, 60.0)])
 async def test_the_control_plane_sets_the_interval_within_reason(plane, client, socket_path, wanted, waited):
     plane.answer = replace(RUNNING, interval=wanted)

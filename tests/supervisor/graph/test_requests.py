@@ -4,6 +4,7 @@ from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.commands import command_digest, refused
 from sandbox_supervisor.graph.errors import Refusal
 from sandbox_supervisor.graph.facts import Commanded, Prepared
+from sandbox_supervisor.graph.requests import MOST_OPEN
 from sandbox_supervisor.graph.rows import Change
 from sandbox_supervisor.protocol.flow import Retry, Timeout
 from sandbox_supervisor.protocol.messages import Command, CommandVerb
@@ -279,6 +280,20 @@ def test_a_message_needs_a_text_and_a_session(attempt, text, code):
     with pytest.raises(Refusal) as refusal:
         play.order("message", attempt=attempt, text=text)
     assert refusal.value.code == code
+
+
+def test_what_is_asked_beyond_the_limit_of_open_questions_is_cancelled_at_once():
+    play = Play(flow(agent("a")))
+    play.start("a")
+    for number in range(MOST_OPEN):
+        play.ask("a", request=f"q{number}")
+    change = play.ask("a", request="more")
+    assert [str(event.kind) for event in change.events] == ["session.note"]
+    assert [(intent.subject, intent.data["answer"]) for intent in change.intents] == [("more", {"cancelled": True})]
+    assert "more" not in play.state.requests
+    play.order("answer", request="q0", answer={"content": 1})
+    play.ask("a", request="again")
+    assert str(play.state.requests["again"].state) == "open"
 
 
 def test_a_command_is_recorded_in_the_same_transition():
