@@ -81,6 +81,8 @@ export class Transcript {
     this.group = null;
     /** @type {HTMLElement | null} */
     this.output = null;
+    /** @type {Set<HTMLElement>} outputs that have grown since the reader was last brought to their end */
+    this.grown = new Set();
     this.count = 0;
     this.dropped = 0;
     this.following = true;
@@ -108,13 +110,15 @@ export class Transcript {
   toEnd() {
     if (!this.following) return;
     this.root.scrollTop = this.root.scrollHeight;
-    if (this.output) this.output.scrollTop = this.output.scrollHeight;
+    for (const output of this.grown) output.scrollTop = output.scrollHeight;
+    this.grown.clear();
   }
 
   clear() {
     this.root.replaceChildren();
     this.texts.clear();
     this.tools.clear();
+    this.grown.clear();
     this.group = this.output = null;
     this.count = this.dropped = 0;
   }
@@ -313,6 +317,7 @@ export class Transcript {
       this.put(holder);
     }
     const channel = String(data.stream ?? "");
+    this.grown.add(this.output);
     if (data.text !== undefined) return this.append(this.output, data.text, channel);
     this.append(this.output, `${data.head ?? ""}\n… ${data.length} bytes, the whole output can be downloaded …\n${data.tail ?? ""}`, channel);
   }

@@ -13,6 +13,7 @@ from tasks_app.web.looking import Source
 from tasks_app.web.pictures import NodeLine
 from workspaces_app.errors import ControlPlaneError
 
+BINARY_TOLD_BY = 8000  # bytes at the beginning of which one is NUL, as Git does
 FILE_SHOWN = 256 * 1024  # bytes of a file that are shown in the page
 
 
@@ -23,9 +24,10 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileText:
-    text: str
+    text: str  # empty of a binary file
     size: int
     cut: bool
+    binary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ def _files(task: Task, attempt: AttemptView, path: str) -> Folder | FileText:
         headers = {"Range": f"bytes=0-{FILE_SHOWN - 1}"}
         answer = dial.get_attempt(upstream, attempt.id, "files/content", query=wanted, headers=headers)
         whole = _whole_size(answer.headers.get("content-range", ""), len(answer.body))
+        if b"\0" in answer.body[:BINARY_TOLD_BY]:
+            return FileText(text="", size=whole, cut=False, binary=True)
         text = answer.body.decode("utf-8", errors="replace")
         return FileText(text=text, size=whole, cut=whole > len(answer.body))
     answer = dial.get_attempt(upstream, attempt.id, "files", query={"path": path})

@@ -91,13 +91,14 @@ def _drawn(digest: str, canonical: bytes) -> Picture:
     return draw(codec.decode(canonical, Flow))
 
 
-def flow_picture(flow: Flow, *, digest: str, canonical: bytes, snapshot: Snapshot | None) -> FlowPicture:
-    """Lay the snapshot (None: nothing is known yet) over the frozen flow."""
+def flow_picture(flow: Flow, *, digest: str, canonical: bytes, snapshot: Snapshot | None, bar: str = "") -> FlowPicture:
+    """Lay the snapshot over the frozen flow. Without one, ``bar`` (of the last heartbeat) tells the states."""
     picture = _drawn(digest, canonical)
+    heard = dict(zip((node.key for node in flow.all_nodes()), bar_states(bar), strict=False))
     views = {view.key: view for view in snapshot.nodes} if snapshot else {}
     attempts = snapshot.attempts if snapshot else ()
     lines = tuple(
-        _line(node, box, views.get(node.key), attempts)
+        _line(node, box, views.get(node.key), attempts, heard.get(node.key, NodeState.WAITING))
         for node, box in zip(flow.all_nodes(), picture.boxes, strict=True)
     )
     states = {line.key: line.state for line in lines}
@@ -122,14 +123,14 @@ def bar_summary(states: Sequence[NodeState]) -> str:
     return f"{len(states)} nodes: " + ", ".join(f"{count} {word}" for word, count in counts.most_common())
 
 
-def _line(node: Node, box: Box, view: NodeView | None, attempts: Sequence[AttemptView]) -> NodeLine:
-    state = view.state if view else NodeState.WAITING
+def _line(node: Node, box: Box, view: NodeView | None, attempts: Sequence[AttemptView], heard: NodeState) -> NodeLine:
+    state = view.state if view else heard
     return NodeLine(
         key=node.key,
         title=node.title or node.key,
         kind=node.kind,
         state=state,
-        note=_note(node, view),
+        note=_note(node, view, state),
         box=box,
         attempts=tuple(each for each in attempts if each.node == node.key),
         generation=view.generation if view else 1,
@@ -138,9 +139,11 @@ def _line(node: Node, box: Box, view: NodeView | None, attempts: Sequence[Attemp
     )
 
 
-def _note(node: Node, view: NodeView | None) -> str:
-    if view is None or view.state in {NodeState.WAITING, NodeState.READY}:
+def _note(node: Node, view: NodeView | None, state: NodeState) -> str:
+    if state in {NodeState.WAITING, NodeState.READY}:
         return node.kind
+    if view is None:
+        return ""
     if view.failure and view.state is NodeState.FAILED:
         return view.failure.code.replace("_", " ")
     tries = len(view.attempts)

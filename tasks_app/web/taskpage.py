@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from sandbox_supervisor.protocol.messages import AttemptView
 from sandbox_supervisor.protocol.states import ATTEMPT_ENDED, NodeState, RequestState
+from tasks_app import bars
 from tasks_app.models import Task
 from tasks_app.services.actions import Action, actions_of
 from tasks_app.states import STANDING
@@ -42,12 +43,13 @@ def page_context(request: HttpRequest, actor: Actor, found: Task, *, part: str =
     """Gather what the page shows, or one fragment of it: what an attempt left is read only where it is shown."""
     look = looking.at(found)
     flow = found.flow_version.compiled
-    drawn = flow_picture(
-        flow, digest=found.flow_version.digest, canonical=found.flow_version.canonical.encode(), snapshot=look.snapshot
-    )
+    bar = "" if look.snapshot else bars.of([found.pk]).get(found.pk, "")
+    canonical = found.flow_version.canonical.encode()
+    drawn = flow_picture(flow, digest=found.flow_version.digest, canonical=canonical, snapshot=look.snapshot, bar=bar)
     line = _chosen(drawn, request.GET.get("node", ""))
     attempt = _attempt(line, request.GET.get("attempt", ""))
     requests = look.snapshot.requests if look.snapshot else ()
+    follows = found.is_live or found.presence in STANDING
     deliveries = list(found.deliveries.all())
     return {
         "workspace": found.workspace,
@@ -55,7 +57,8 @@ def page_context(request: HttpRequest, actor: Actor, found: Task, *, part: str =
         "task": found,
         "flow": flow,
         "look": look,
-        "follows": found.is_live or found.presence in STANDING,
+        "freshness": _freshness(look.source, bar, follows=follows),
+        "follows": follows,
         "snapshot": look.snapshot,
         "drawn": drawn,
         "line": line,
@@ -73,6 +76,19 @@ def page_context(request: HttpRequest, actor: Actor, found: Task, *, part: str =
         "vocabulary": vocabulary.for_scripts(),
         "may": _may(actor, found, line, attempt),
     }
+
+
+def _freshness(source: looking.Source, bar: str, *, follows: bool) -> str:
+    """Say how old the picture is."""
+    match source:
+        case looking.Source.LIVE:
+            return "as of this page"
+        case looking.Source.KEPT:
+            return "final picture"
+        case _ if bar:
+            return "last heard"
+        case _:
+            return "planned" if follows else "nothing was kept"
 
 
 def _chosen(drawn: FlowPicture, wanted: str) -> NodeLine:
