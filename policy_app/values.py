@@ -1,5 +1,6 @@
 """What a policy revision says: typed values, their meaning and their limits. Pure."""
 
+import re
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from decimal import Decimal
@@ -63,22 +64,39 @@ def differences(before: PolicyValues, after: PolicyValues) -> tuple[Difference, 
 
 def contradictions(values: PolicyValues) -> dict[str, str]:
     """Say what in the values cannot be, by column; empty when they hold together."""
-    found: dict[str, str] = {}
-    for name in _POSITIVE:
-        if getattr(values, name) <= type(getattr(values, name))(0):
-            found[name] = "must be more than nothing"
+    found = {**_wrong_amounts(values), **_wrong_texts(values)}
     if values.cpu_request > values.cpu_limit:
         found["cpu_request"] = "must not exceed the limit"
     if values.memory_request > values.memory_limit:
         found["memory_request"] = "must not exceed the limit"
     if values.connection_grace < MIN_GRACE:
         found["connection_grace"] = f"must be at least {MIN_GRACE.seconds} s: three heartbeats and a probe"
-    if any("://" in host or "/" in host or not host for host in values.egress_allow):
+    return found
+
+
+def _wrong_amounts(values: PolicyValues) -> dict[str, str]:
+    found = {name: f"must be at most {most}" for name, most in _MOST.items() if getattr(values, name) > most}
+    for name in _POSITIVE:
+        if getattr(values, name) <= type(getattr(values, name))(0):
+            found[name] = "must be more than nothing"
+    return found
+
+
+def _wrong_texts(values: PolicyValues) -> dict[str, str]:
+    found = {name: "must be one word" for name in _WORDS if not _WORD.fullmatch(getattr(values, name))}
+    if values.runner_image and not _IMAGE.fullmatch(values.runner_image):
+        found["runner_image"] = "must be sha256: and 64 hexadecimal digits, after the image's name and @ if it has one"
+    if not all(_HOST.fullmatch(host) for host in values.egress_allow):
         found["egress_allow"] = "holds host names, not addresses with a scheme or a path"
     return found
 
 
 MIN_GRACE = timedelta(seconds=60)
+_MOST = {"max_parallel_attempts": 10_000, "live_task_quota": 1_000_000}
+_WORDS = ("provider", "template_reference", "runtime_class", "storage_class")
+_WORD = re.compile(r"[!-~]*")
+_IMAGE = re.compile(r"(?:[!-~]+@)?sha256:[0-9a-f]{64}")
+_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _POSITIVE = (
     "cpu_request",
     "memory_request",

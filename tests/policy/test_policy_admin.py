@@ -71,6 +71,16 @@ def test_publishing_over_somebody_elses_revision_is_stopped_with_the_reason(clie
         ("message", "", "This field is required"),
         ("cpu_request", "64", "must not exceed the limit"),
         ("provider", "moon", "is not installed"),
+        ("runner_image", "python:latest", "sha256:"),
+        ("live_task_quota", "9" * 30, "at most 1000000"),
+        ("live_task_quota", "9" * 5000, "Enter a whole number"),
+        ("max_parallel_attempts", "20000", "at most 10000"),
+        ("cpu_limit", "NaN", "Enter a number"),
+        ("memory_limit", "9" * 30, "whole number of bytes"),
+        ("max_retention", "999999999d", "at most 366 days"),
+        ("message", "x" * 501, "at most 500 characters"),
+        ("message", "a\0b", "Null characters are not allowed"),
+        ("based_on", "", "This field is required"),
     ],
 )
 def test_a_wrong_value_is_explained_beside_its_field(client, field, value, told):

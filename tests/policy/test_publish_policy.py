@@ -112,10 +112,34 @@ def test_an_installed_provider_may_be_chosen(author, first):
         ({"live_task_quota": 0}, "live_task_quota"),
         ({"park_interval": timedelta(seconds=-1)}, "park_interval"),
         ({"cpu_request": Decimal(0)}, "cpu_request"),
+        ({"egress_allow": ("pypi.org evil.example",)}, "egress_allow"),
+        ({"egress_allow": ("",)}, "egress_allow"),
+        ({"live_task_quota": 1_000_001}, "live_task_quota"),
+        ({"max_parallel_attempts": 2**63}, "max_parallel_attempts"),
+        ({"runtime_class": "two words"}, "runtime_class"),
+        ({"storage_class": "a\nb"}, "storage_class"),
+        ({"template_reference": "a\x00"}, "template_reference"),
+        ({"runner_image": "python:latest"}, "runner_image"),
+        ({"runner_image": "sha256:" + "A" * 64}, "runner_image"),
+        ({"runner_image": "a b@sha256:" + "a" * 64}, "runner_image"),
     ],
 )
 def test_values_that_cannot_be_are_named_by_column(change, column):
     assert column in contradictions(replace(VALUES, **change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"runner_image": ""},
+        {"runner_image": "sha256:" + "a" * 64},
+        {"runner_image": "registry.example.org:5000/caisson/runner@sha256:" + "a" * 64},
+        {"egress_allow": ("pypi.org", "*.example.org", "localhost")},
+        {"runtime_class": "gvisor", "storage_class": "fast-ssd"},
+    ],
+)
+def test_values_that_can_be_are_accepted(change):
+    assert not contradictions(replace(VALUES, **change))
 
 
 def test_the_least_grace_is_allowed():
