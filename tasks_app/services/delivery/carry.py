@@ -94,6 +94,13 @@ def _last_delivered(delivery: Delivery) -> str:
     return last.commit if last else ""
 
 
+def _perhaps_delivered(delivery: Delivery) -> frozenset[str]:
+    """Give the commits of earlier deliveries that were tried and never seen to arrive: an answer may have been lost."""
+    earlier = Delivery.objects.filter(task_id=delivery.task_id, branch=delivery.branch, pk__lt=delivery.pk)
+    tried = earlier.filter(attempts__gt=0).exclude(state=DeliveryState.DELIVERED)
+    return frozenset(tried.values_list("commit", flat=True))
+
+
 def _carry(delivery: Delivery, lease: HeldLease) -> None:
     task = delivery.task
     workspace = task.workspace
@@ -105,7 +112,12 @@ def _carry(delivery: Delivery, lease: HeldLease) -> None:
         with bundle.unpacked(path, copy) as objects:
             bundle.check_descent(copy, objects, base=task.base_commit, commit=delivery.commit)
             target = open_remote(task.push_url, workspace=workspace)
-            push = pushing.Push(branch=delivery.branch, commit=delivery.commit, expected=delivery.expected_old)
+            push = pushing.Push(
+                branch=delivery.branch,
+                commit=delivery.commit,
+                expected=delivery.expected_old,
+                ours=_perhaps_delivered(delivery),
+            )
             lease.confirm()
             pushing.carry_out(push, target, mirror=copy, objects=objects)
             patch = forge.keep_patch(delivery, mirror=copy, objects=objects)

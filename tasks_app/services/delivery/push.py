@@ -32,43 +32,49 @@ class PushRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """``expected`` is what the branch must hold now; empty: it must not exist."""
+    """``expected`` is what the branch must hold now; empty: it must not exist.
+
+    ``ours`` are commits that the task pushed before without ever learning whether they arrived.
+    """
 
     branch: str
     commit: str
     expected: str
+    ours: frozenset[str] = frozenset()
 
 
 def carry_out(push: Push, remote: Remote, *, mirror: Path, objects: git.Objects) -> None:
     """Bring the branch to the commit; return only when the remote has shown it there.
 
-    Safe to repeat after any loss of an answer: remote = new is done, = expected is pushed (again), anything else is
-    PushConflict. Raises PushRefused for a final no, and RemoteProblem for what may pass.
+    Safe to repeat after any loss of an answer: remote = new is done, = expected or one of ours is pushed (again),
+    anything else is PushConflict. Raises PushRefused for a final no, and RemoteProblem for what may pass.
     """
     if not git_rules.valid_branch(push.branch):
         raise PushRefused("branch_malformed", "The name of the task branch is not allowed.")
-    if _is_there(push, remote):
+    found = _look(push, remote)
+    if found == push.commit:
         return
-    problem = _try(push, remote, mirror, objects)
-    if _is_there(push, remote):
+    problem = _try(push, found, remote, mirror, objects)
+    if _look(push, remote) == push.commit:
         return
     raise problem or RemoteProblem(
         "push_not_seen", "The remote took the push, but does not show it yet.", transient=True
     )
 
 
-def _is_there(push: Push, remote: Remote) -> bool:
+def _look(push: Push, remote: Remote) -> str:
+    """Give what the branch holds. Raises PushConflict for what this task has not put there."""
     ref = f"refs/heads/{push.branch}"
     found = ls_remote(remote, ref).get(ref, "")
-    if found == push.commit:
-        return True
-    if found != push.expected:
+    if found not in {push.commit, push.expected, *push.ours}:
         raise PushConflict(push.branch, expected=push.expected, found=found)
-    return False
+    return found
 
 
-def _try(push: Push, remote: Remote, mirror: Path, objects: git.Objects) -> PushRefused | RemoteProblem | None:
-    """Push exactly one refspec under a lease; give what went wrong instead of raising it."""
+def _try(
+    push: Push, old: str, remote: Remote, mirror: Path, objects: git.Objects
+) -> PushRefused | RemoteProblem | None:
+    """Push exactly one refspec under a lease on ``old``; give what went wrong instead of raising it."""
     ref = f"refs/heads/{push.branch}"
     try:
         done = git.run(
@@ -76,7 +82,7 @@ def _try(push: Push, remote: Remote, mirror: Path, objects: git.Objects) -> Push
             "push",
             *("--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed"),
             *((f"--receive-pack={git_rules.RECEIVE_PACK}",) if remote.url.is_local else ()),
-            f"--force-with-lease={ref}:{push.expected}",
+            f"--force-with-lease={ref}:{old}",
             "--end-of-options",
             remote.url.text,
             f"{push.commit}:{ref}",

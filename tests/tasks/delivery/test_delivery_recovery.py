@@ -42,6 +42,28 @@ def test_a_second_generation_never_overwrites_somebody_elses_commit(project, tas
     assert project.refs()[f"refs/heads/{task.task_branch}"] == other
 
 
+@pytest.mark.parametrize(("tries", "state"), [(0, DeliveryState.CONFLICT), (8, DeliveryState.DELIVERED)])
+def test_a_push_given_up_that_has_arrived_after_all_is_replaced_as_the_tasks_own(project, task, tries, state):
+    """Its answer was lost, then the remote stayed away; one that was never tried cannot be ours."""
+    first = hand_over(project, task)
+    Delivery.objects.filter(pk=first.pk).update(
+        attempts=tries, state=DeliveryState.FAILED, settled_at=clock.database_now()
+    )
+    project.move(task.task_branch, first.commit)
+    second = carried(hand_over(project, task, {"b.txt": "b"}, generation=2))
+    assert second.state == state
+    held = second.commit if state == DeliveryState.DELIVERED else first.commit
+    assert project.refs()[f"refs/heads/{task.task_branch}"] == held
+
+
+def test_an_earlier_delivery_that_comes_late_never_replaces_a_later_one(project, task):
+    first = hand_over(project, task)
+    Delivery.objects.filter(pk=first.pk).update(attempts=1)
+    second = carried(hand_over(project, task, {"b.txt": "b"}, generation=2))
+    assert carried(first).state == DeliveryState.CONFLICT
+    assert project.refs()[f"refs/heads/{task.task_branch}"] == second.commit
+
+
 def test_a_worker_killed_after_the_push_finds_the_work_done(project, task):
     row = hand_over(project, task)
     Delivery.objects.filter(pk=row.pk).update(attempts=1, expected_old="")
