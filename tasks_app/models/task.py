@@ -161,6 +161,20 @@ class Task(models.Model):
         return self.status in LIVE
 
 
+COPIED = (
+    "cpu_request",
+    "cpu_limit",
+    "memory_request",
+    "memory_limit",
+    "max_retention",
+    "connection_grace",
+    "start_deadline",
+    "rerun_patience",
+    "archive_patience",
+    "template_reference",
+)
+"""Values of the policy that have a column of their own."""
+
 FROZEN = (
     "workspace_id",
     "creator_id",
@@ -180,18 +194,9 @@ FROZEN = (
     "policy_revision_id",
     "policy",
     "runner_image",
-    "cpu_request",
-    "cpu_limit",
-    "memory_request",
-    "memory_limit",
-    "max_retention",
-    "connection_grace",
-    "start_deadline",
-    "rerun_patience",
-    "archive_patience",
+    *COPIED,
     "provider",
     "provider_version",
-    "template_reference",
     "image_digest",
     "isolation",
     "sandbox_name",

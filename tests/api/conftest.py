@@ -9,6 +9,6 @@ from workspaces_app.states import Role
 
 
 @pytest.fixture
-def api(house: House) -> Api:
+def api(house: House) -> Api:  # noqa: F811 - the fixture of that name
     """The operator of the house, in a browser's session."""
     return Api.of_user(house.user(Role.OPERATOR))

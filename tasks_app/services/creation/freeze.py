@@ -15,23 +15,10 @@ from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.protocol.flow import Flow, Node, NodeKind, Permissions
 from sandbox_supervisor.protocol.spec import ControlPlane, Limits, Repository, TaskInfo, TaskSpecification
 from tasks_app.kernel import BEAT
+from tasks_app.models.task import COPIED
 from tasks_app.services.creation.baseline import Baseline
 from tasks_app.services.creation.find import Capabilities, References
 from tasks_app.services.tokens import pepper_in_use
-
-COPIED = (
-    "cpu_request",
-    "cpu_limit",
-    "memory_request",
-    "memory_limit",
-    "max_retention",
-    "connection_grace",
-    "start_deadline",
-    "rerun_patience",
-    "archive_patience",
-    "template_reference",
-)
-"""Values of the policy that have a column of their own on the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

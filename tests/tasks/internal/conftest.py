@@ -1,27 +1,3 @@
 """A task and its sandbox's client."""
 
-import pytest
-
-from tasks_app.models import Task
-from tests.task_rows import House, make_house, make_task
-from tests.tasks.internal.sandbox import Sandbox
-
-
-@pytest.fixture
-def house(db: None) -> House:
-    return make_house()
-
-
-@pytest.fixture
-def task(house: House) -> Task:
-    return make_task(house)
-
-
-@pytest.fixture
-def sandbox(task: Task) -> Sandbox:
-    return Sandbox(task)
-
-
-@pytest.fixture(autouse=True)
-def _without_old_counters(fresh_cache: None) -> None:
-    """Begin each test with throttles that have counted nothing."""
+from tests.task_fixtures import _without_old_counters, house, sandbox, task  # noqa: F401
