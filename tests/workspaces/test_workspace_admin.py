@@ -171,7 +171,7 @@ def fill(house):
     )  # fmt: skip
     publish.publish_revision(
         based_on=1, message=HOSTILE, author=actor_of_user(bootstrap.ensure_workspace_and_admin().admin),
-        values=PolicyValues(live_task_quota=3, egress_allow=(HOSTILE.replace("/", ""),)), now=timezone.now(),
+        values=PolicyValues(live_task_quota=3), now=timezone.now(),
     )  # fmt: skip
     driver = Driver.objects.create(name=HOSTILE[:63], description=HOSTILE)
     DriverVersion.objects.create(driver=driver, number=1, canonical=HOSTILE, digest=HOSTILE[:71])
