@@ -21,11 +21,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A file on which two sides disagree; either commit may lack it."""
+    """A file on which two sides disagree; either commit may lack it. ``path`` is for Git, ``shown`` for everybody."""
 
     path: str
     ours: Part
     theirs: Part
+
+    @property
+    def shown(self) -> str:
+        return shown(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +77,19 @@ def resolve(repo: Path, baseline: str, parts: Sequence[Part], *, theirs: bool) -
 
 
 def unresolved(repo: Path, commit: str, paths: Sequence[str]) -> list[str]:
-    """Name those of ``paths`` that still hold a conflict marker in ``commit``."""
+    """Name those of ``paths`` that still hold a conflict marker in ``commit``, as text to show."""
     if not paths:
         return []
     pattern = ["-e", "^<<<<<<< ", "-e", "^>>>>>>> "]
     specs = [f":(literal){path}" for path in sorted(set(paths))]
     found = git.run(repo, "grep", "-z", "-l", "-I", *pattern, commit, "--", *specs, accept=(0, 1))
     names = found.stdout.decode("utf-8", "surrogateescape").split("\0")
-    return [name.removeprefix(f"{commit}:") for name in names if name]
+    return [shown(name.removeprefix(f"{commit}:")) for name in names if name]
+
+
+def shown(path: str) -> str:
+    """Give a path as text that can be stored: bytes of its name that are no UTF-8 are replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def tree_of(repo: Path, commit: str) -> str:

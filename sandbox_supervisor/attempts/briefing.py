@@ -127,7 +127,7 @@ def _conflict_section(conflicts: Sequence[Conflict]) -> str:
     lines = ["These files hold conflict markers. Resolve every one of them, keeping the intent of both sides:"]
     for conflict in conflicts:
         sides = f"{conflict.ours.node} ({conflict.ours.commit[:12]}), {conflict.theirs.node}"
-        lines.append(f"- {conflict.path}: {sides} ({conflict.theirs.commit[:12]})")
+        lines.append(f"- {conflict.shown}: {sides} ({conflict.theirs.commit[:12]})")
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ async def base_of(engine: Engine, attempt: AttemptId) -> Combined:
 
 def conflict_failure(combined: Combined) -> Failure:
     """Say which files of which nodes disagree."""
-    files = sorted({conflict.path for conflict in combined.conflicts})
+    files = sorted({conflict.shown for conflict in combined.conflicts})
     nodes = sorted({name for conflict in combined.conflicts for name in (conflict.ours.node, conflict.theirs.node)})
     shown = ", ".join(files[:10]) + (f" and {len(files) - 10} more" if len(files) > 10 else "")
     message = (

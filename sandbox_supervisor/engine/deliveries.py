@@ -11,6 +11,7 @@ from sandbox_supervisor.attempts.bundles import Bundle, bundle, keep
 from sandbox_supervisor.attempts.confined import Unfit, render
 from sandbox_supervisor.control import Control, ControlRefused
 from sandbox_supervisor.engine.core import Engine
+from sandbox_supervisor.engine.storage import blamed
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import Failed, Progress, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, Intent, NewEvent
@@ -35,6 +36,7 @@ class Deliveries:
         self._engine = engine
         self._control = control
         self._settled: dict[str, asyncio.Event] = {}
+        self._bundling = asyncio.Lock()
 
     def settled(self, delivery: str) -> None:
         """Hear from a heartbeat that a delivery was settled."""
@@ -51,7 +53,8 @@ class Deliveries:
         except Unfit as unfit:
             await self._fail(attempt, "template_failed", f"{unfit.where}: {unfit.message}")
         except GitFailed as failed:
-            await self._fail(attempt, "bundle_failed", failed.message)
+            failure = Failure(failure_class=FailureClass.CHECK_FAILED, code="bundle_failed", message=failed.message)
+            await self._engine.take(Failed(attempt=attempt, failure=blamed(self._engine.log, failure)))
         except ControlRefused as refused:
             await self._fail(attempt, refused.code, f"The control plane refused the delivery: {refused.message}")
 
@@ -95,7 +98,8 @@ class Deliveries:
         if commit != base:
             branch = engine.spec.repository.task_branch
             folder = engine.folder / "bundles"
-            made = await asyncio.to_thread(bundle, engine.repo, folder, base=base, commit=commit, branch=branch)
+            async with self._bundling:  # by way of the one task branch of ``repo``
+                made = await asyncio.to_thread(bundle, engine.repo, folder, base=base, commit=commit, branch=branch)
         return DeliveryRequest(
             key=f"{engine.spec.task.id}:{attempt.node}:{attempt.generation}:push",
             node=attempt.node,

@@ -1,7 +1,6 @@
 """Say what became of an attempt whose session has ended, and bring what it made into safety first."""
 
 import asyncio
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from sandbox_supervisor.engine.sessions import Impression
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import Failed, Finishing, Succeeded
 from sandbox_supervisor.graph.rows import AttemptId, AttemptRow
-from sandbox_supervisor.protocol.codec import DEEPEST, digest, is_deep
+from sandbox_supervisor.protocol.codec import DEEPEST, Malformed, decode, digest, is_deep
 from sandbox_supervisor.protocol.flow import Changes, Node, NodeKind
 from sandbox_supervisor.protocol.messages import Failure
 from sandbox_supervisor.protocol.states import FailureClass
@@ -121,8 +120,8 @@ class Endings:
         result = given
         if result is None and (written := await link.result(str(row.id))) is not None:
             try:
-                result = json.loads(written)
-            except (ValueError, RecursionError) as error:
+                result = decode(written, Any)
+            except Malformed as error:
                 raise Judgement(
                     FailureClass.CHECK_FAILED, "result_malformed", f"What stands in $CAISSON_RESULT is no JSON: {error}"
                 ) from None

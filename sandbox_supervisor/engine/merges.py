@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from sandbox_supervisor import git
 from sandbox_supervisor.attempts.bases import Combined, resolve, tree_of
 from sandbox_supervisor.attempts.results import ref_of
-from sandbox_supervisor.engine import clock
+from sandbox_supervisor.engine import clock, storage
 from sandbox_supervisor.engine.bases import base_of, conflict_failure, parts_of
 from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.sessions import request_id
@@ -35,7 +35,7 @@ class Merges:
             combined = await base_of(self._engine, row.id)
         except git.GitFailed as failed:
             failure = Failure(failure_class=FailureClass.WORKSPACE, code="base_failed", message=failed.message)
-            await self._engine.take(Failed(attempt=row.id, failure=failure))
+            await self._engine.take(Failed(attempt=row.id, failure=storage.blamed(self._engine.log, failure)))
             return
         if not combined.conflicts:
             await self._succeed(row.id, combined.commit)
@@ -73,7 +73,7 @@ class Merges:
 
 
 def _request(request: str, attempt: AttemptId, combined: Combined) -> RequestRow:
-    lines = [f"- {c.path}: {c.ours.node} against {c.theirs.node}" for c in combined.conflicts[:100]]
+    lines = [f"- {c.shown}: {c.ours.node} against {c.theirs.node}" for c in combined.conflicts[:100]]
     ours, theirs = combined.conflicts[0].ours.node, combined.conflicts[0].theirs.node
     return RequestRow(
         id=request,
@@ -88,6 +88,6 @@ def _request(request: str, attempt: AttemptId, combined: Combined) -> RequestRow
             {"id": "theirs", "name": f"Take the files of {theirs}"},
             {"id": "fail", "name": "Take neither; fail"},
         ),
-        fingerprint=digest([[c.path, c.ours.commit, c.theirs.commit] for c in combined.conflicts]),
+        fingerprint=digest([[c.shown, c.ours.commit, c.theirs.commit] for c in combined.conflicts]),
         opened_at=clock.label(),
     )

@@ -1,6 +1,7 @@
 """What the log's disk means for the task: a short lack of space is waited out, a long one and damage are failures."""
 
 import time
+from dataclasses import replace
 
 from sandbox_supervisor.log import Log
 from sandbox_supervisor.protocol.messages import Failure
@@ -23,6 +24,11 @@ def failure_of(log: Log, grace: float) -> Failure | None:
         "Make room, then rerun what did not finish."
     )
     return Failure(failure_class=FailureClass.INFRA, code="storage_failed", message=message, facts={"grace": grace})
+
+
+def blamed(log: Log, failure: Failure) -> Failure:
+    """Give the failure of an attempt, or the lack of space if there is one: that is no fault of the attempt."""
+    return replace(failure, failure_class=FailureClass.INFRA, code="no_space") if log.is_scarce() else failure
 
 
 def condition(log: Log, grace: float) -> str:

@@ -12,6 +12,7 @@ from sandbox_supervisor.engine.keeping import keep_work
 from sandbox_supervisor.engine.outbox import Outbox
 from sandbox_supervisor.engine.runners import Runners
 from sandbox_supervisor.engine.sessions import Follower, runners_id
+from sandbox_supervisor.engine.storage import blamed
 from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.graph.facts import EffectDone, Ended, Failed, Prepared, Spawned
 from sandbox_supervisor.graph.rows import AttemptId, AttemptRow, Intent
@@ -187,7 +188,5 @@ class Trees:
     async def _fail(
         self, attempt: AttemptId, failure_class: FailureClass, code: str, message: str, **facts: object
     ) -> None:
-        if self._engine.log.is_scarce():  # no fault of the attempt's; dispatch waits for space
-            failure_class, code = FailureClass.INFRA, "no_space"
         failure = Failure(failure_class=failure_class, code=code, message=message, facts=facts)
-        await self._engine.take(Failed(attempt=attempt, failure=failure))
+        await self._engine.take(Failed(attempt=attempt, failure=blamed(self._engine.log, failure)))

@@ -10,7 +10,7 @@ import pytest
 from sandbox_supervisor import isolation
 from sandbox_supervisor.log import Log
 from sandbox_supervisor.protocol.events import Envelope, EventKind
-from sandbox_supervisor.protocol.flow import ArtefactRule
+from sandbox_supervisor.protocol.flow import ArtefactRule, Merge, Node, NodeKind, OnConflict
 from sandbox_supervisor.protocol.spec import Limits
 from sandbox_supervisor.standalone import bundled_bwrap
 from tests.supervisor.engine.scenario import BRANCH, Sandbox, agent, command, deliver, keeping
@@ -140,6 +140,31 @@ def test_broken_text_and_control_characters_are_carried_without_harm(sandbox):
         assert whole == b"\xff\xfe \x1b[2J \x00 end\nhalf \xe2\x82"
         text = "".join(event.data["text"] for event in events_of(log, EventKind.OUTPUT))
         assert text == "\ufffd\ufffd \x1b[2J \x00 end\nhalf \ufffd"
+
+
+def test_a_conflict_in_a_file_whose_name_is_no_text_is_still_named_as_one(sandbox):
+    made = "echo {0} > $(printf 'odd-\\377')"
+    ask = Merge(on_conflict=OnConflict.ASK)
+    box = sandbox(
+        [
+            keeping("one", made.format(1)),
+            keeping("two", made.format(2)),
+            command("both", "true", "one", "two"),
+            Node(key="settled", kind=NodeKind.MERGE, needs=("one", "two"), merge=ask),
+        ]
+    )
+    ran = box.run()
+    assert ran.attempts("both") == {"both.1.1": "failed"}
+    assert ran.said("[merge_conflict: The work of one, two conflicts in odd-\ufffd.")
+    assert ran.outcome("settled") == "succeeded"
+    assert box.verify().startswith("sound")
+
+
+def test_a_result_with_half_a_character_is_no_json(sandbox):
+    box = sandbox([command("half", """printf '{"a": "\\\\ud800"}' > "$CAISSON_RESULT\"""")])
+    ran = box.run()
+    assert ran.attempts("half") == {"half.1.1": "failed"}
+    assert ran.said("result_malformed")
 
 
 @pytest.mark.parametrize("depth", [65, 985, 20_000])
