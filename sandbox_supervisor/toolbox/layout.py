@@ -63,8 +63,8 @@ def read_layout(tree: Path) -> Layout:
         needs_pytest=written_for_pytest,
         test_files=tests,
         installable="setup.py" in names or "build-system" in project or "project" in project,
-        extras=_named(project.get("project", {}).get("optional-dependencies", {}), _EXTRAS),
-        groups=_named(project.get("dependency-groups", {}), _GROUPS),
+        extras=_named(_table(project, "project").get("optional-dependencies"), _EXTRAS),
+        groups=_named(project.get("dependency-groups"), _GROUPS),
         requirement_files=_requirement_files(names),
         submodules=".gitmodules" in names,
     )
@@ -112,7 +112,7 @@ def _is_test(name: str) -> bool:
 def _configures_pytest(tree: Path, names: list[str]) -> bool:
     if any(PurePosixPath(name).name in ("conftest.py", "pytest.ini", ".pytest.ini") for name in names):
         return True
-    if "pytest" in _pyproject(tree).get("tool", {}):
+    if "pytest" in _table(_pyproject(tree), "tool"):
         return True
     return any(
         "[tool:pytest]" in text or "[pytest]" in text for text in (_text(tree / "setup.cfg"), _text(tree / "tox.ini"))
@@ -124,6 +124,11 @@ def _pyproject(tree: Path) -> dict[str, Any]:
         return tomllib.loads(_text(tree / "pyproject.toml"))
     except (tomllib.TOMLDecodeError, RecursionError):
         return {}
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _text(path: Path) -> str:

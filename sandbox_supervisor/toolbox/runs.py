@@ -105,10 +105,11 @@ def _unittest(tree: Path, report: Path, environment: Environment, starts: tuple[
     done = run(argv, cwd=tree, env=environment.variables, deadline=Deadline.after(limit))
     if done.code is None:
         return Run(problem=f"the tests took more than {limit:g} s", timed_out=True)
-    try:
+    try:  # the tests themselves could have written it
         found = json.loads(report.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        total, failed = int(found["total"]), frozenset(map(str, found["failed"]))
+    except (OSError, ValueError, LookupError, TypeError):
         return Run(problem=f"the tests ended with code {done.code} and no report: {done.last_line}")
-    if not found["total"] and not found["failed"]:
+    if not total and not failed:
         return Run(problem="unittest found no tests")
-    return Run(total=found["total"], failed=frozenset(found["failed"]))
+    return Run(total=total, failed=failed)

@@ -98,3 +98,11 @@ def test_a_link_is_not_followed(tmp_path):
 def test_unittest_begins_in_every_top_level_folder_with_tests(tmp_path):
     found = layout(tmp_path, {"tests/a/test_x.py": UNITTEST, "test_y.py": UNITTEST, "odd-name/test_z.py": UNITTEST})
     assert starts(found) == (".", "tests")
+
+
+@pytest.mark.parametrize(
+    "text", ["project = 3", "tool = 3", "[project]\noptional-dependencies = 3", "[[project]]", "="]
+)
+def test_a_project_file_of_an_unexpected_shape_is_no_accident(tmp_path, text):
+    found = layout(tmp_path, {"tests/test_x.py": UNITTEST, "pyproject.toml": text + "\n"})
+    assert (found.framework, found.extras, found.groups) == (Framework.UNITTEST, (), ())

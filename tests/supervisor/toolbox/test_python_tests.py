@@ -4,14 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from sandbox_supervisor.toolbox import python_tests
+from sandbox_supervisor.toolbox import processes, python_tests
 from sandbox_supervisor.toolbox.environment import Environment
 from sandbox_supervisor.toolbox.layout import Framework
+from sandbox_supervisor.toolbox.processes import Deadline
 from sandbox_supervisor.toolbox.python_tests import Status, Verdict, judge, read_before
 from sandbox_supervisor.toolbox.runs import run_tests
 
@@ -61,6 +64,13 @@ def test_both_frameworks_name_what_failed(tmp_path, framework, bad):
 
 def test_a_failing_subtest_fails_its_test_once(tmp_path):
     assert run(repository(tmp_path, SUBTESTS), tmp_path).failed == {"tests.test_it.T.test_many"}
+
+
+@pytest.mark.parametrize("report", ["[]", "3", "{}", '{"total": "x", "failed": []}', '{"total": 1, "failed": 3}'])
+def test_a_report_that_the_tests_have_spoilt_is_no_verdict(tmp_path, report):
+    spoils = f"import atexit, sys; atexit.register(open(sys.argv[1], 'w').write, {report!r})\n"
+    spoils = "    def test_it(self):\n        " + spoils
+    assert "no report" in run(repository(tmp_path, spoils), tmp_path).problem
 
 
 @pytest.mark.parametrize("framework", Framework)
@@ -205,3 +215,27 @@ def test_the_program_makes_a_real_environment_and_writes_its_result(tmp_path):
     found = json.loads(result.read_text())
     assert (found["status"], found["framework"], found["total"]) == ("failed", "unittest", 2)
     assert not list(home.glob("python-tests-*")), "the virtual environment is gone afterwards"
+
+
+class Slow:
+    """Standard output that takes its time, so that there is always more to pass on."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self.buffer = self
+        self._stop = stop
+
+    def write(self, data: object) -> int:
+        time.sleep(0.05)
+        assert not self._stop(), "it was not given up in time"
+        return len(str(data))
+
+    def flush(self) -> None:
+        pass
+
+
+def test_a_program_that_never_stops_talking_is_given_up_in_time(tmp_path, monkeypatch):
+    talks = "import os\nwhile True: os.write(1, b'x' * 65536)"
+    ends_at = time.monotonic() + 10
+    monkeypatch.setattr(sys, "stdout", Slow(lambda: time.monotonic() > ends_at))
+    done = processes.run((sys.executable, "-c", talks), cwd=tmp_path, env=os.environ, deadline=Deadline.after(0.5))
+    assert done.code is None
