@@ -32,6 +32,18 @@ _HEX = re.compile(r"0x[0-9a-fA-F]{1,15}\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,3})?\Z")
 
 
+_HINTS = (  # words of the parser → what mostly is the matter
+    ("mapping values are not allowed", "Put a text that holds ': ' in quotes; or the line is indented too far."),
+    ("did not find expected '-'", "Lines of one list entry begin in one column, right of its '-'."),
+    ("did not find expected key", "Lines of one mapping begin in one column; look at the line above, too."),
+    ("cannot start any token", "Indent with spaces, not with tabs; put a text that begins with % @ or ` in quotes."),
+    ("did not find expected ','", "A comma or a bracket is missing, or a text with , { } [ ] is not in quotes."),
+    ("unexpected end of stream", "A quote or a bracket above is not closed."),
+    ("block sequence entries are not allowed", "A list begins in a line of its own, below its key."),
+    ("unknown escape", "In double quotes a backslash is written twice; or use single quotes."),
+)
+
+
 class Stop(Exception):
     """Nothing sensible can be read after this."""
 
@@ -117,7 +129,8 @@ class Reader:
         if len(self.stack) >= MAX_DEPTH:
             self.fatal("yaml_depth", event.start_mark, f"The file is nested deeper than {MAX_DEPTH} levels.")
         if self.stack and self.stack[-1].mapping and self.stack[-1].key is None:
-            self.fatal("yaml_key", event.start_mark, "A key is plain text, not a list or a mapping.")
+            hint = 'Put a text that begins with {{ in quotes: "{{ task.brief }}".' if mapping else ""
+            self.fatal("yaml_key", event.start_mark, "A key is plain text, not a list or a mapping.", hint)
         self._tag(event)
         self._mark(event, 0)
         if event.anchor:
@@ -257,9 +270,7 @@ def read(text: str) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        reader.problems.append(
-            ["yaml_syntax", "", line, column, f"This is not YAML: {error.problem}.", error.context or ""]
-        )
+        reader.problems.append(["yaml_syntax", "", line, column, f"This is not YAML: {error.problem}.", _hint(error)])
     except yaml.YAMLError as error:
         reader.problems.append(["yaml_syntax", "", 1, 1, f"This is not YAML: {str(error).splitlines()[0]}.", ""])
     if not reader.problems and reader.root is None:
@@ -267,6 +278,14 @@ def read(text: str) -> dict[str, Any]:
     if reader.problems or reader.root is None:
         return {"problems": reader.problems}
     return {"data": reader.root.data, "marks": reader.marks}
+
+
+def _hint(error: yaml.MarkedYAMLError) -> str:
+    hint = next((hint for words, hint in _HINTS if words in str(error.problem)), "")
+    begun = (
+        f"This was found {error.context}, begun in line {error.context_mark.line + 1}." if error.context_mark else ""
+    )
+    return f"{hint} {begun}".strip() if error.context else hint
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ def _condition(condition: Condition, path: Path, visible: Visible) -> Iterator[F
         yield from _about_node(condition, head, steps, path, visible)
     elif head in visible.others:
         message = f"{head!r} does not come before this node, so that nothing is known about it here."
-        yield Finding("not_an_ancestor", path, message, "Add it to needs.")
+        yield Finding("not_an_ancestor", path, message, f"Add {brief(head)} to needs.")
     else:
         message = f"{brief(condition.reference)} leads nowhere."
         hint = (

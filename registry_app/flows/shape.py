@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from pathlib import Path as FilePath
@@ -18,6 +18,23 @@ KINDS = ("agent", "command", "approval", "merge", "delivery")
 RESERVED_AT_ROOT = frozenset({"pools", "on", "limits", "timeout"})
 RESERVED_IN_NODE = frozenset({"map", "pool", "services", "attempts", "choose", "limits", "on"})
 RESERVED_IN_TIMEOUT = frozenset({"queue", "silence", "graph"})
+_SECTIONS = ("nodes", "finally")
+_ELSEWHERE = {  # what other systems call our keys
+    **dict.fromkeys(("depends_on", "dependson", "depends", "dependencies", "after", "requires", "runafter"), "needs"),
+    **dict.fromkeys(("id", "name", "slug"), "key"),
+    **dict.fromkeys(("label", "display_name", "displayname"), "title"),
+    **dict.fromkeys(("jobs", "steps", "tasks", "stages", "graph", "dag"), "nodes"),
+    **dict.fromkeys(("if", "condition", "only_if"), "when"),
+    **dict.fromkeys(("script", "cmd", "bash", "exec"), "run"),
+    **dict.fromkeys(("environment", "variables"), "env"),
+    **dict.fromkeys(("args", "arguments"), "argv"),
+    **dict.fromkeys(("parameters", "params", "variables"), "inputs"),
+    **dict.fromkeys(("artifacts", "outputs"), "artefacts"),
+    **dict.fromkeys(("text", "message", "instructions"), "prompt"),
+    **dict.fromkeys(("on_exit", "cleanup", "always"), "finally"),
+    **dict.fromkeys(("retries", "max_retries"), "retry"),
+    **dict.fromkeys(("timeout_minutes", "deadline"), "timeout"),
+}
 _TYPES = {
     "object": "a mapping",
     "array": "a list",
@@ -83,7 +100,36 @@ def _additional(error: Any, path: Path) -> Iterator[Finding]:
         if key in _reserved(path):
             yield Finding("not_supported_yet", (*path, key), f"{key!r} is part of the format but not supported yet.")
         else:
-            yield Finding("unknown_key", (*path, key), f"There is no key {brief(key)} here.", guess(key, known))
+            yield Finding(
+                "unknown_key", (*path, key), f"There is no key {brief(key)} here.", _where_to(key, path, known)
+            )
+
+
+def _where_to(key: str, path: Path, known: Collection[str]) -> str:
+    """Say where a key belongs that is right elsewhere, what others call by this name, or what was meant."""
+    node = schema()["$defs"]["node"]["properties"]
+    usual = _ELSEWHERE.get(key.lower().replace("-", "_"), key)
+    in_node = len(path) == 2 and path[0] in _SECTIONS
+    inside = [kind for kind in KINDS if in_node and usual in _members(kind)]
+    if path == ("defaults",) and usual in _members("agent"):
+        inside = ["agent"]
+    if usual != key and usual in known:
+        return f"Here this is called {usual!r}."
+    if inside:
+        return f"It stands inside {' or '.join(inside)}, for instance {inside[0]}: {{{usual}: …}}."
+    if not path and key in node:
+        return "This is a key of a node: indent it below its '- key: …'."
+    if len(path) == 3 and path[0] in _SECTIONS and key in node:
+        return f"It stands beside {path[-1]!r}, not inside: indent it like that."
+    return guess(key, known)
+
+
+def _members(kind: str) -> Mapping[str, Any]:
+    definition = schema()["$defs"]["node"]["properties"][kind]
+    if "$ref" in definition:
+        definition = schema()["$defs"][definition["$ref"].rsplit("/", 1)[-1]]
+    members: Mapping[str, Any] = definition["properties"]
+    return members
 
 
 def _reserved(path: Path) -> frozenset[str]:

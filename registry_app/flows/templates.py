@@ -194,7 +194,7 @@ def _field_hint(key: str | int, rest: list[str | int | None], visible: Visible) 
 def _unknown_node(key: str, path: Path, visible: Visible, line: int) -> Finding:
     if key in visible.others:
         message = f"{key!r} does not come before this node, so that its result is not known here."
-        return Finding("not_an_ancestor", path, message, "Add it to needs.", line)
+        return Finding("not_an_ancestor", path, message, f"Add {brief(key)} to needs.", line)
     hyphenated = [known for known in (*visible.results, *visible.others) if known.startswith(f"{key}-")]
     hint = f"A key with a hyphen is written nodes['{hyphenated[0]}']." if hyphenated else guess(key, visible.results)
     return Finding("unknown_reference", path, f"There is no node {brief(key)}.", hint, line)

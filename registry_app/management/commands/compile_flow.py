@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from registry_app.flows.compiler import compile_flow
+from registry_app.flows.problems import plain
 
 
 class Command(BaseCommand):
@@ -26,9 +27,10 @@ class Command(BaseCommand):
         outcome = compile_flow(source)
         if isinstance(outcome, list):
             for problem in outcome:
-                place = f"{name}:{problem.line}:{problem.column}: {problem.code} at {problem.pointer or '/'}"
+                where = plain(problem.pointer or "/", 200)
+                place = f"{name}:{problem.line}:{problem.column}: {problem.code} at {where}"
                 self.stderr.write(f"{place}: {problem.message} {problem.hint}".rstrip())
-            raise CommandError(f"{len(outcome)} problems.")
+            raise CommandError(f"{len(outcome)} problem{'s' if len(outcome) > 1 else ''}.")
         case = outcome.worst_case
         self.stdout.write(f"{outcome.flow.name} {outcome.digest}")
         self.stdout.write(f"at most {case.total_attempts} attempts, {case.longest_path:.0f} s on the longest path")
