@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 ENTRIES_LIMIT = 1_000_000  # a folder of more is counted as far as this
@@ -19,7 +20,7 @@ def disk_of(folder: Path, *, without: frozenset[str] = frozenset()) -> int:
     total = seen = 0
     many_names: set[int] = set()
     device = folder.stat().st_dev
-    waiting = [entry for entry in _entries(str(folder)) if entry.name not in without]
+    waiting = [entry for entry in _entries(str(folder), ENTRIES_LIMIT) if entry.name not in without]
     while waiting and seen < ENTRIES_LIMIT:
         entry = waiting.pop()
         seen += 1
@@ -31,16 +32,16 @@ def disk_of(folder: Path, *, without: frozenset[str] = frozenset()) -> int:
                 continue
             total += found.st_blocks * 512
             if entry.is_dir(follow_symlinks=False):
-                waiting += _entries(entry.path)
+                waiting += _entries(entry.path, ENTRIES_LIMIT - seen - len(waiting))
             elif found.st_nlink > 1:
                 many_names.add(found.st_ino)
     return total
 
 
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
+def _entries(folder: str, limit: int) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return list(islice(entries, max(0, limit)))
     except OSError:
         return []
 

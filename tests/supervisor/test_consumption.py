@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from sandbox_supervisor import consumption
 from sandbox_supervisor.consumption import disk_of, memory_of
 
 MIB = 1024 * 1024
@@ -50,6 +51,14 @@ def test_a_tree_deeper_than_any_path_may_be_long_is_counted_as_far_as_it_can_be_
     (tmp_path / "file").write_bytes(os.urandom(MIB))
     assert disk_of(tmp_path) >= MIB
     subprocess.run(["rm", "-rf", str(tmp_path / ("d" * 200))], check=True)
+
+
+def test_a_folder_with_more_than_is_looked_at_is_counted_as_far_as_that(tmp_path, monkeypatch):
+    for number in range(50):
+        (tmp_path / str(number)).write_bytes(b"x")
+    whole = disk_of(tmp_path)
+    monkeypatch.setattr(consumption, "ENTRIES_LIMIT", 10)
+    assert disk_of(tmp_path) * 5 == whole
 
 
 def test_memory_is_what_a_process_has_for_itself_and_one_that_is_gone_has_none():

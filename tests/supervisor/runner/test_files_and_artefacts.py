@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -143,6 +144,11 @@ def test_declared_paths_and_the_artefact_folder_are_found(folder: Folder):
         ("nothing", []),
         ("dist", []),
         ("read[m]e.md", []),
+        ("**/sub/**", ["tree/dist/sub/x"]),
+        ("**/**/x", ["tree/dist/sub/x"]),
+        ("d*t/s*b/*", ["tree/dist/sub/x"]),
+        ("*/x", []),
+        ("**", ["tree/dist/app.whl", "tree/dist/sub/x", "tree/readme.md", "tree/top.whl"]),
     ],
 )
 def test_globs_match_whole_paths(folder: Folder, pattern: str, matches: list[str]):
@@ -150,6 +156,22 @@ def test_globs_match_whole_paths(folder: Folder, pattern: str, matches: list[str
     (folder.tree / "dist/sub").mkdir()
     (folder.tree / "dist/sub/x").touch()
     assert sorted(path for _, path in names(artefacts.find(folder, ((pattern, "n"),), QUOTA))) == matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"), [("*a" * 40 + "*b", "a" * 250), ("**/a/" * 20 + "b", "/".join(["a"] * 60))]
+)
+def test_no_pattern_and_no_name_take_time_without_end(pattern: str, path: str):
+    began = time.process_time()
+    assert not artefacts.matches(pattern, path)
+    assert time.process_time() - began < 1
+
+
+def test_a_folder_without_end_is_not_read_to_its_end(folder: Folder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(artefacts, "WALK_LIMIT", 5)
+    for number in range(20):
+        (folder.artefacts / str(number)).touch()
+    assert refusal(artefacts.find, folder, (), QUOTA) == "too_many_files"
 
 
 @pytest.mark.parametrize("pattern", ["../*", "/etc/*", "dist/../../*"])
