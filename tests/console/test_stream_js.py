@@ -128,6 +128,9 @@ async def test_a_close_is_no_end(script, code):
         await script.subscribed(2)
         await script.say(2, **snapshot(0))
         await eventually(lambda: shown.of("snapshot"))
+    assert shown.states[0] == "reconnecting"
+    assert shown.of("state")[0]["code"] == code
+    assert "closed" not in shown.states
 
 
 @pytest.mark.parametrize("code", [4401, 4403, 4404, 4410, 4503])

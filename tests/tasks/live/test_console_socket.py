@@ -122,10 +122,10 @@ async def test_one_task_has_a_most_of_sockets_and_gives_them_back(web, viewer):
 # --- what passes -----------------------------------------------------------------------------------------------------
 
 
-async def following(web, supervisor, viewer, stack: AsyncExitStack, **options):
-    """Serve ``supervisor`` with the dial token of a new task, and open a console on it."""
+async def following(web, supervisor, viewer, stack: AsyncExitStack, *, life: AsyncExitStack | None = None):
+    """Serve ``supervisor`` with the dial token of a new task, until ``life`` ends, and open a console on it."""
     task = web.task()
-    server = await stack.enter_async_context(served(supervisor, token=task["token"], **options))
+    server = await (life or stack).enter_async_context(served(supervisor, token=task["token"]))
     endpoint = {"host": "127.0.0.1", "port": server.port, "fingerprint": server.fingerprint}
     web.clerk("change", task=task["id"], endpoint=endpoint)
     socket = await stack.enter_async_context(web.console(task["id"], cookie=viewer))
@@ -177,12 +177,9 @@ async def test_twenty_reconnections_of_a_browser_lose_and_repeat_nothing(web, vi
 async def test_a_supervisor_that_restarts_is_joined_again_on_the_same_browser_socket(web, viewer):
     supervisor, client = ScriptedSupervisor(), Subscriber()
     client.epoch = supervisor.epoch
-    task = web.task()
     async with AsyncExitStack() as stack:
-        async with served(supervisor, token=task["token"]) as server:
-            endpoint = {"host": "127.0.0.1", "port": server.port, "fingerprint": server.fingerprint}
-            web.clerk("change", task=task["id"], endpoint=endpoint)
-            socket = await stack.enter_async_context(web.console(task["id"], cookie=viewer))
+        async with AsyncExitStack() as life:
+            task, server, socket = await following(web, supervisor, viewer, stack, life=life)
             await client.subscribe(socket)
             supervisor.append_many(40)
             await client.until(socket, 40)
@@ -201,12 +198,9 @@ async def test_a_supervisor_that_restarts_is_joined_again_on_the_same_browser_so
 async def test_a_supervisor_that_comes_back_with_another_log_sends_a_snapshot(web, viewer):
     supervisor, client = ScriptedSupervisor(), Subscriber()
     client.epoch = supervisor.epoch
-    task = web.task()
     async with AsyncExitStack() as stack:
-        async with served(supervisor, token=task["token"]) as server:
-            endpoint = {"host": "127.0.0.1", "port": server.port, "fingerprint": server.fingerprint}
-            web.clerk("change", task=task["id"], endpoint=endpoint)
-            socket = await stack.enter_async_context(web.console(task["id"], cookie=viewer))
+        async with AsyncExitStack() as life:
+            task, server, socket = await following(web, supervisor, viewer, stack, life=life)
             await client.subscribe(socket)
             supervisor.append_many(5)
             await client.until(socket, 5)
