@@ -82,15 +82,27 @@ class Outbox:
             crashpoints.hit(Point.BEFORE_EFFECT)
             await self._handlers[EffectKind(intent.kind)](intent)
             crashpoints.hit(Point.AFTER_RECORD)
-        except (RunnerLost, ControlEnded) as gone:
-            logger.info("effect.parked id=%s: %s", intent.id, gone)
-        except StorageCorrupt:
-            raise
-        except Exception as error:  # the edge: a broken handler must not take the supervisor down
-            logger.exception("effect.broken id=%s", intent.id)
-            with suppress(RunnerLost):  # then its attempt is interrupted
-                await self._on_error(intent, error)
+        except Exception as error:  # noqa: BLE001 (the edge: a broken handler must not take the supervisor down)
+            await self._judge(intent, _innermost(error))
         finally:
             self._running.pop(intent.id, None)
             if intent.id in self._engine.state.intents:
                 self._parked.add(intent.id)
+
+    async def _judge(self, intent: Intent, error: Exception) -> None:
+        match error:
+            case RunnerLost() | ControlEnded():
+                logger.info("effect.parked id=%s: %s", intent.id, error)
+            case StorageCorrupt():
+                raise error
+            case _:
+                logger.error("effect.broken id=%s", intent.id, exc_info=error)
+                with suppress(RunnerLost):  # then its attempt is interrupted
+                    await self._on_error(intent, error)
+
+
+def _innermost(error: Exception) -> Exception:
+    """Give the first error of a handler's task groups."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -56,12 +56,14 @@ async def test_an_effect_that_breaks_while_the_runner_is_away_ends_nothing_else(
     spec = specification(tmp_path, "1" * 40, [command("one", "true"), command("two", "true")])
     log = Log.open(tmp_path / "log")
     tried: list[str] = []
+    told: list[str] = []
 
     async def breaks(intent: Intent) -> None:
         tried.append(intent.id)
-        raise ValueError("broken")
+        raise ExceptionGroup("of its tasks", [ValueError("broken")])
 
     async def has_no_runner(intent: Intent, error: Exception) -> None:
+        told.append(repr(error))
         raise RunnerLost
 
     try:
@@ -75,5 +77,6 @@ async def test_an_effect_that_breaks_while_the_runner_is_away_ends_nothing_else(
             await engine.take(Dispatched(node="two"))
             await outbox.finished("prepare:two.1.1")
         assert tried == ["prepare:one.1.1", "prepare:two.1.1"]
+        assert told == ["ValueError('broken')"] * 2
     finally:
         await log.close()
