@@ -12,7 +12,8 @@ from registry_app.flows.bounds import WorstCase, check_bounds, worst_case
 from registry_app.flows.draft import Draft, DraftNode, gather, raw_nodes, sketch
 from registry_app.flows.graph import check_graph
 from registry_app.flows.lowering import Lowering
-from registry_app.flows.problems import MAX_PROBLEMS, Finding, Problem, distinct
+from registry_app.flows.mending import mended, of_the_rest
+from registry_app.flows.problems import MAX_PROBLEMS, Finding, Path, Problem, distinct
 from registry_app.flows.reading import Document, read_document
 from registry_app.flows.references import check_references
 from registry_app.flows.shape import check_shape
@@ -82,11 +83,6 @@ def references_of(flow: Flow) -> tuple[Reference, ...]:
     )
 
 
-def _is_harmless(finding: Finding) -> bool:
-    """A key too many, where the rest of the node can be understood without it."""
-    return finding.code in {"unknown_key", "not_supported_yet"} and not {"when", "result"}.intersection(finding.path)
-
-
 def _compile(data: Any) -> CompiledFlow | list[Finding]:
     """Stop at one problem more than are told: each costs a search for what was meant."""
     shape = check_shape(data, MAX_PROBLEMS + 1)
@@ -118,26 +114,29 @@ def _told(problems: Collection[Problem]) -> list[Problem]:
 
 
 def _draft(data: Mapping[str, Any], shape: list[Finding]) -> tuple[Draft, list[Finding]]:
-    """Lower every node whose shape is right, and keep what is readable of the others."""
-    broken = {finding.path[:2] for finding in shape if not _is_harmless(finding)}
+    """Lower every node whose shape is right, or is without a part of it; keep what is readable of the others."""
+    wrong: dict[Path, list[Path]] = {}
+    for finding in shape:
+        wrong.setdefault(finding.path[:2], []).append(finding.path[2:])
     defaults_are_right = not any(finding.path[:1] == ("defaults",) for finding in shape)
     defaults = data.get("defaults", {}) if defaults_are_right else {}
     findings: list[Finding] = []
     sketches: list[DraftNode] = []
     for path, raw in raw_nodes(data):
         node = None
-        if path not in broken and defaults_are_right:
-            lowering = Lowering(path, raw, defaults)
+        usable = mended(raw, wrong[path]) if path in wrong else raw
+        if usable is not None and defaults_are_right:
+            lowering = Lowering(path, usable, defaults)
             node = lowering.node()
-            findings += lowering.findings
+            findings += of_the_rest(lowering.findings) if path in wrong else lowering.findings
         one = sketch(path, raw, node)
         if one is not None:
             sketches.append(one)
     given = data.get("inputs")
     inputs = given if isinstance(given, dict) else {}
-    usable = {name: schema if ("inputs", name) not in broken else {} for name, schema in inputs.items()}
-    draft, duplicates = gather(sketches, usable)
-    return draft, [*findings, *duplicates, *_inputs(usable)]
+    declared = {name: schema if ("inputs", name) not in wrong else {} for name, schema in inputs.items()}
+    draft, duplicates = gather(sketches, declared)
+    return draft, [*findings, *duplicates, *_inputs(declared)]
 
 
 def _inputs(inputs: Mapping[str, Any]) -> Iterator[Finding]:

@@ -66,3 +66,32 @@ def test_a_mistake_in_a_node_is_told_with_the_way_to_mend_it(lines, told):
 )
 def test_a_mistake_in_the_file_is_told_with_its_line_and_the_way_to_mend_it(text, line, told):
     assert any(one.startswith(f"{line}: ") and told in one for one in said(HEAD + text)), said(HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "codes"),
+    [
+        (
+            ["pool: heavy", "title: 3", "timeout: {attempt: 1.5x, silence: 3m}", "command: {run: '{{ nope }}'}"],
+            {"not_supported_yet", "wrong_type", "duration", "template_name"},
+        ),
+        (
+            ["when: {c.outcome: succeeded, a.result.ok: {gt: x}}", "needs: [a]", "command: {run: x}"],
+            {"unknown_reference", "wrong_type"},
+        ),
+        (["agent: {driver: D!, prompt: '{{ nope }}'}"], {"wrong_form", "template_name"}),
+        (["agent: {driver: scripted, prompt: '{{ nope }}', playbook: 3}"], {"wrong_type", "template_name"}),
+        (["approval: {question: '{{ nope }}', timeout: 3}"], {"wrong_type", "template_name"}),
+        (["command: {run: x, shell: zsh}", "artefacts: [{path: 1, name: x}]", "rework: {node: a}"], None),
+    ],
+)
+def test_a_wrong_part_of_a_node_hides_nothing_else_that_is_wrong_in_it(lines, codes):
+    outcome = compile_flow(node(*lines))
+    assert not isinstance(outcome, CompiledFlow)
+    found = {one.code for one in outcome}
+    assert found == (codes or {"wrong_value", "wrong_type", "missing_key"})
+
+
+def test_what_a_node_with_a_wrong_part_needs_is_not_guessed():
+    found = said(node("needs: a", "join: any_success", "command: {run: '{{ nodes.a.result.ok }}'}"))
+    assert len(found) == 1
