@@ -1,8 +1,9 @@
 """Put bubblewrap around the runner and around each attempt, where it really works; say so where it does not.
 
-Two layers. The outer one holds the runner and everything below it: system read-only, the state directory masked but
-for what this sandbox needs, PID and IPC namespaces, private temporary folders. The inner one holds one attempt: of the
-sandbox it sees its own tree, HOME, temporary and artefact folder and the shared objects, nothing else.
+Two layers. The outer one holds the runner and everything below it: system read-only, the user's home and the state
+directory masked but for what this sandbox needs, PID and IPC namespaces, private temporary folders. The inner one holds
+one attempt: of the sandbox it sees its own tree, HOME, temporary and artefact folder and the shared objects, nothing
+else.
 """
 
 import os
@@ -21,12 +22,8 @@ WRAPPERS = 2  # processes that bubblewrap puts between shim and program: its mon
 PROBE_TIME = 15.0
 _PRIVATE = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108  # the mount points, not files in them
 _RUNTIME = Path("/run")
+_SYSTEM = ((), *((name,) for name in ("usr", "bin", "sbin", "lib", "lib64", "etc", "dev", "proc", "sys", "run")))
 _RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/run/connman")
-_CREDENTIALS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".git-credentials", ".pypirc", ".npmrc",
-    ".config/gh", ".config/glab-cli", ".config/gcloud", ".config/git/credentials", ".config/containers",
-    ".password-store", ".local/share/keyrings", ".mozilla", ".config/google-chrome", ".config/chromium",
-)  # fmt: skip
 
 
 class Tier(StrEnum):
@@ -116,9 +113,9 @@ def runner_prefix(
 ) -> list[str]:
     """Give what stands before the runner's command: nothing in tier ``none``.
 
-    ``folder`` stands for ``ctl``, ``repo`` and ``work`` below it. ``state`` (else ``folder``) is masked whole, then the
-    three, ``image`` and ``read_only`` are shown again at their own paths; only ``work`` can be written. ``mask`` hides
-    more. All of them must exist.
+    ``folder`` stands for ``ctl``, ``repo`` and ``work`` below it. The user's home and ``state`` (else ``folder``) are
+    masked whole, then the three, ``image`` and ``read_only`` are shown again at their own paths; only ``work`` can be
+    written. ``mask`` hides more. All of them must exist.
     """
     chosen = isolation or Isolation(tier=Tier(tier or Tier.NONE), bwrap=bwrap)
     if chosen.tier is Tier.NONE:
@@ -142,12 +139,12 @@ def _outer(
     mask: Sequence[Path],
 ) -> list[str]:
     # CAP_SYS_ADMIN stays inside for root, and a user namespace is made otherwise: the inner layer needs one of them.
-    hidden = [path for path in (*_credentials(), *mask) if path.exists()]
+    hidden = [path for path in mask if path.exists()]
     argv = [str(isolation.bwrap), "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try"]
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     argv += [word for path in _PRIVATE if path.is_dir() for word in ("--tmpfs", str(path))]
     argv += _runtime()
-    argv += ["--tmpfs", str(state.resolve())]
+    argv += [word for path in (*_home(), state.resolve()) for word in ("--tmpfs", str(path))]
     argv += _show(needed(read_only))
     argv += ["--ro-bind", str(repo.resolve()), str(repo.resolve()), "--ro-bind", str(ctl.resolve()), str(ctl.resolve())]
     argv += ["--bind", str(work.resolve()), str(work.resolve())]
@@ -200,10 +197,13 @@ def _hide(path: Path) -> list[str]:
     return ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
 
 
-def _credentials() -> list[Path]:
-    """Name what the user keeps secrets in: the system is shown read-only, these are not shown at all."""
-    home = Path.home()
-    return [(home / name).resolve() for name in _CREDENTIALS if home != Path("/") and (home / name).exists()]
+def _home() -> list[Path]:
+    """Name the user's home, in which keys, tokens and histories of all kinds lie: it is no part of the system."""
+    try:
+        home = Path.home().resolve()
+    except RuntimeError:  # a user without one
+        return []
+    return [home] if home.is_dir() and home.parts[1:2] not in _SYSTEM else []
 
 
 def _runtime() -> list[str]:

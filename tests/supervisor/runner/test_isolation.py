@@ -112,16 +112,17 @@ async def test_sockets_of_daemons_are_not_shown(inside: Stage):
     assert seen.strip() == ""
 
 
-async def test_the_users_credentials_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("state", ["elsewhere", "person/src/state"])
+async def test_nothing_of_the_users_home_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str):
     home = tmp_path / "person"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id_ed25519").write_text("canary-key")
-    (home / ".netrc").write_text("canary-netrc")
+    for name in (".ssh/id_ed25519", ".netrc", ".some-agent/auth.json", "src/other/settings.env"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("canary-key")
     monkeypatch.setenv("HOME", str(home))
-    async with stage(tmp_path / "state", "bubblewrap") as at:
+    async with stage(tmp_path / state, "bubblewrap") as at:
         monkeypatch.undo()
-        seen = await sees(at, f"cat {home}/.ssh/* {home}/.netrc; ls -A {home}")
-    assert "canary" not in seen
+        seen = await sees(at, f"grep -r canary {home} | wc -l; ls -A {home}; git log --format=%s")
+    assert seen.split() == ["0", *(["src"] if "person" in state else []), "Begin"]
 
 
 async def test_more_can_be_masked(tmp_path: Path):
