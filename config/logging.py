@@ -1,9 +1,18 @@
 """Event name and facts through structlog; JSON unless a terminal reads it."""
 
 import logging
+import re
 import sys
+from typing import Any
 
 import structlog
+
+_KEY = re.compile(r"\b(cs[a-z]_(?:[0-9A-Za-z]{12}_|\w+\.\w+\.))[0-9A-Za-z]{8,}")  # its last part is the secret
+
+
+def _without_keys(_logger: Any, _method: str, line: Any) -> str:
+    """Leave the secret out of every key of ours: a refused request is logged with its address, sign-in links too."""
+    return _KEY.sub(r"\1•••", line)
 
 
 def configure(*, level: str, style: str, terminal: bool) -> None:
@@ -16,7 +25,9 @@ def configure(*, level: str, style: str, terminal: bool) -> None:
     ]
     pretty = style == "console" or (style == "auto" and terminal)
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=terminal) if pretty else structlog.processors.JSONRenderer()
+        structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)  # no locals
+        if pretty
+        else structlog.processors.JSONRenderer()
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -26,6 +37,7 @@ def configure(*, level: str, style: str, terminal: bool) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *([] if pretty else [structlog.processors.format_exc_info]),
                 renderer,
+                _without_keys,
             ],
         )
     )
