@@ -83,7 +83,7 @@ def _wrong_amounts(values: PolicyValues) -> dict[str, str]:
 
 
 def _wrong_texts(values: PolicyValues) -> dict[str, str]:
-    found = {name: "must be one word" for name in _WORDS if not _WORD.fullmatch(getattr(values, name))}
+    found = {name: "must be one word" for name in _ONE_WORD if not _WORD.fullmatch(getattr(values, name))}
     if values.runner_image and not _IMAGE.fullmatch(values.runner_image):
         found["runner_image"] = "must be sha256: and 64 hexadecimal digits, after the image's name and @ if it has one"
     if not all(_HOST.fullmatch(host) for host in values.egress_allow):
@@ -93,7 +93,7 @@ def _wrong_texts(values: PolicyValues) -> dict[str, str]:
 
 MIN_GRACE = timedelta(seconds=60)
 _MOST = {"max_parallel_attempts": 10_000, "live_task_quota": 1_000_000}
-_WORDS = ("provider", "template_reference", "runtime_class", "storage_class")
+_ONE_WORD = ("provider", "template_reference", "runtime_class", "storage_class")
 _WORD = re.compile(r"[!-~]*")
 _IMAGE = re.compile(r"(?:[!-~]+@)?sha256:[0-9a-f]{64}")
 _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")

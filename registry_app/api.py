@@ -101,7 +101,7 @@ class Flows(ApiView):
 
     def get(self, request: Request) -> Response:
         """List versions, newest first: the deployment's and the workspace's own."""
-        workspace = workspace_for(self.actor, self.asked.workspace)
+        workspace = workspace_for(self.actor, self.asked.workspace, in_query=True)
         authorise(self.actor, Permission.VIEW_FLOWS, workspace.pk)
         rows = FlowVersion.objects.visible_to([workspace.pk])
         if self.asked.name:

@@ -124,13 +124,13 @@ def _of_ours(error: errors.ControlPlaneError) -> Problem | None:
 
 
 def _members(error: errors.ControlPlaneError) -> dict[str, Any]:
-    """Give the error's facts; one that names a single place in the body lists it as ``errors`` as well."""
+    """Give the error's facts; one that names a single place lists it as ``errors`` as well."""
     facts = dict(error.facts)
     if isinstance(error, FlowInvalid):
         facts["errors"] = [_of_flow(problem) for problem in facts.pop("problems")]
-    if "pointer" in facts and "errors" not in facts:
-        pointer = facts.pop("pointer")
-        facts["errors"] = [{"pointer": pointer, "code": error.code, "detail": error.message}]
+    for place in ("pointer", "parameter"):
+        if place in facts and "errors" not in facts:
+            facts["errors"] = [{place: facts.pop(place), "code": error.code, "detail": error.message}]
     return facts
 
 

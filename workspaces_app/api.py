@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from workspaces_app.access import Permission, authorise
 from workspaces_app.errors import NotVisible, Unauthenticated
-from workspaces_app.models import ApiToken, Membership, Repository, User
+from workspaces_app.models import ApiToken, Membership, Repository, User, Workspace
 from workspaces_app.rest.choosing import workspace_for
 from workspaces_app.rest.paging import PageQuery, page
 from workspaces_app.rest.views import ApiView, Method, answer, declare
@@ -138,7 +138,7 @@ class Repositories(ApiView):
 
     def get(self, request: Request) -> Response:
         """List repositories, newest first."""
-        workspace = workspace_for(self.actor, self.asked.workspace)
+        workspace = workspace_for(self.actor, self.asked.workspace, in_query=True)
         authorise(self.actor, Permission.VIEW_REPOSITORIES, workspace.pk)
         found = page(Repository.objects.filter(workspace=workspace).select_related("workspace"), self.asked)
         data = tuple(_repository(row) for row in found.rows)
@@ -195,7 +195,7 @@ class Tokens(ApiView):
 
     def get(self, request: Request) -> Response:
         """List your own tokens of a workspace, by id."""
-        membership = self._membership(self.asked.workspace)
+        membership = self._membership(workspace_for(self.actor, self.asked.workspace, in_query=True))
         rows = ApiToken.objects.filter(membership=membership).select_related("membership__workspace")
         found = page(rows, self.asked, newest_first=False)
         data = tuple(TokenRecord(**_token(row)) for row in found.rows)
@@ -208,7 +208,7 @@ class Tokens(ApiView):
         at the latest.
         """
         asked = self.read(NewToken)
-        membership = self._membership(asked.workspace)
+        membership = self._membership(workspace_for(self.actor, asked.workspace))
         made = tokens.create(
             membership=membership,
             label=asked.label,
@@ -220,8 +220,7 @@ class Tokens(ApiView):
         )
         return answer(NewTokenRecord(**_token(made.token), token=made.text), status=201)
 
-    def _membership(self, slug: str) -> Membership:
-        workspace = workspace_for(self.actor, slug)
+    def _membership(self, workspace: Workspace) -> Membership:
         authorise(self.actor, Permission.MANAGE_OWN_TOKENS, workspace.pk)
         return Membership.objects.select_related("workspace").get(workspace=workspace, user_id=self.actor.user_id or 0)
 

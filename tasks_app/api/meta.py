@@ -1,17 +1,20 @@
 """About the deployment itself: what it is, whether it is alive and ready, and the shapes it speaks."""
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.cache import cache
+from django.core.cache import cache as shared_cache
 from django.db import DatabaseError
+from django.http import HttpResponse
+from drf_spectacular.generators import SchemaGenerator
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from registry_app.flows import shape
-from sandbox_supervisor.protocol import PROTOCOL
+from sandbox_supervisor.protocol import PROTOCOL, codec
 from sandbox_supervisor.protocol.events import Envelope
 from sandbox_supervisor.protocol.messages import Command, Snapshot
 from tasks_app.api import shapes
@@ -19,6 +22,7 @@ from tasks_app.errors import NotVisible
 from tasks_app.services import clock, sweeps
 from workspaces_app.rest.views import ApiView, Method, answer, declare
 
+JSON = "application/json"
 SHAPES: dict[str, type[Any]] = {"event": Envelope, "snapshot": Snapshot, "command": Command}
 
 
@@ -47,6 +51,25 @@ class Meta(ApiView):
             server_time=clock.database_now(),
         )
         return answer(record)
+
+
+class Description(ApiView):
+    """This API in OpenAPI."""
+
+    authentication_classes = ()
+    open_to_all = True
+    schema = None  # type: ignore[assignment]  # it does not describe itself
+    methods = declare(GET=Method(dict))
+
+    def get(self, request: Request) -> HttpResponse:
+        """Give the description, which is made once."""
+        return HttpResponse(_description(), content_type=JSON)
+
+
+@cache
+def _description() -> bytes:
+    generator: Any = SchemaGenerator
+    return codec.encode(generator().get_schema(request=None, public=True))
 
 
 class Schemas(ApiView):
@@ -108,7 +131,7 @@ def _database() -> str:
 
 def _redis() -> str:
     try:
-        cache.get("ready")
+        shared_cache.get("ready")
     except Exception as error:  # noqa: BLE001 - whatever ails it, it is said and nothing more
         return f"does not answer ({type(error).__name__})"
     return "ok"

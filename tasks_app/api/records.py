@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
+from registry_app.models import FlowVersion
 from sandbox_supervisor.protocol import codec
 from tasks_app.api import shapes
 from tasks_app.models import Archive, Delivery, Task, TaskEvent
@@ -51,7 +52,7 @@ def _task_members(task: Task, actor: Actor, now: datetime) -> dict[str, Any]:
         "base_ref": task.base_ref,
         "task_branch": task.task_branch,
         "flow": task.flow_version.flow.name,
-        "flow_version": flow_reference(task),
+        "flow_version": flow_reference(task.flow_version),
         "policy_revision": task.policy_revision.number,
         "capability_digest": task.capability_digest,
         "provider": task.provider,
@@ -67,8 +68,7 @@ def _task_members(task: Task, actor: Actor, now: datetime) -> dict[str, Any]:
     }
 
 
-def flow_reference(task: Task) -> shapes.FlowVersionReference:
-    version = task.flow_version
+def flow_reference(version: FlowVersion) -> shapes.FlowVersionReference:
     return shapes.FlowVersionReference(
         id=version.pk, name=version.flow.name, number=version.number, digest=version.digest
     )
@@ -110,7 +110,7 @@ def frozen_task(task: Task) -> shapes.FrozenTask:
             "base_ref": task.base_ref,
             "task_branch": task.task_branch,
         },
-        flow_version=flow_reference(task),
+        flow_version=flow_reference(task.flow_version),
         flow=task.flow_version.compiled,
         inputs=task.inputs,
         capability_digest=task.capability_digest,

@@ -114,8 +114,10 @@ class NewTask:
     workspace: Annotated[str, Meta(max_length=63, description="Slug.")] = ""
     title: str = ""
     brief: str = ""
-    base: Annotated[str, Meta(description="Branch, tag or full commit id; empty: the default branch.")] = ""
-    task_branch: Annotated[str, Meta(description="Empty: made up from the title.")] = ""
+    base: Annotated[
+        str, Meta(max_length=300, description="Branch, tag or full commit id; empty: the default branch.")
+    ] = ""
+    task_branch: Annotated[str, Meta(max_length=300, description="Empty: made up from the title.")] = ""
     inputs: dict[str, Any] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from rest_framework.response import Response
 
 from tasks_app.api import shapes
 from tasks_app.api.gates import task_request, visible_task
-from tasks_app.api.records import RELATED, created_task, frozen_task, task_record
+from tasks_app.api.records import RELATED, created_task, flow_reference, frozen_task, task_record
 from tasks_app.errors import Conflict, Refused
 from tasks_app.models import Task
 from tasks_app.services import clock, lifecycle, naming, retention
@@ -70,15 +70,12 @@ class TaskTrial(ApiView):
 
 def _validated(prepared: Prepared) -> shapes.ValidatedTask:
     columns = prepared.columns
-    version = columns["flow_version"]
     return shapes.ValidatedTask(
         title=columns["title"],
         base_commit=columns["base_commit"],
         base_ref=columns["base_ref"],
         task_branch=columns["task_branch"],
-        flow_version=shapes.FlowVersionReference(
-            id=version.pk, name=version.flow.name, number=version.number, digest=version.digest
-        ),
+        flow_version=flow_reference(columns["flow_version"]),
         policy_revision=columns["policy_revision"].number,
         capability_digest=columns["capability_digest"],
         capabilities=columns["capabilities"],

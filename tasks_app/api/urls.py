@@ -1,7 +1,6 @@
 """The routes of tasks and of the deployment, below ``/api/v1/``."""
 
 from django.urls import path
-from drf_spectacular.views import SpectacularAPIView
 
 from tasks_app.api import kept, live, meta, tasks
 
@@ -10,7 +9,7 @@ ATTEMPT = "tasks/<str:task_id>/attempts/<str:attempt_id>"
 urlpatterns = [
     path("meta", meta.Meta.as_view(), name="api-meta"),
     path("schemas/<str:name>", meta.Schemas.as_view(), name="api-schema-of"),
-    path("schema", SpectacularAPIView.as_view(authentication_classes=(), permission_classes=()), name="api-schema"),
+    path("schema", meta.Description.as_view(), name="api-schema"),
     path("tasks", tasks.Tasks.as_view(), name="api-tasks"),
     path("tasks:validate", tasks.TaskTrial.as_view(), name="api-tasks-validate"),
     path("tasks/<str:task_id>", tasks.OneTask.as_view(), name="api-task"),

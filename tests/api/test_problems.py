@@ -142,6 +142,16 @@ def test_unknown_members_are_refused_with_their_place_and_a_suggestion(api):
     assert by_place["/repository"]["code"] == "missing"
 
 
+def test_a_flood_of_unknown_members_gets_no_flood_of_problems(api):
+    body = {f"member_{number}": 0 for number in range(20_000)}
+    response = api.post("tasks:validate", body)
+    document = problem(response, 400, "invalid_input")
+    named = [error["pointer"] for error in document["errors"]]
+    assert named[:2] == ["/member_0", "/member_1"]
+    assert {"/repository", "/flow"} <= set(named)
+    assert len(named) < 100
+
+
 def test_every_wrong_member_is_named_at_once(api):
     document = problem(
         api.post("tasks:validate", {"repository": 5, "flow": "", "inputs": [], "x": 1}), 400, "invalid_input"
@@ -168,6 +178,19 @@ def test_a_query_that_cannot_be_used_names_its_parameter(api, query, parameter):
 
 def test_a_near_miss_of_a_parameter_gets_a_suggestion(api):
     assert "'limit'" in api.get("tasks?limt=5").json()["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize("path", ["repositories", "tokens", "flows"])
+def test_a_workspace_that_is_not_there_is_named_where_it_stood(api, path):
+    document = problem(api.get(f"{path}?workspace=nothing"), 404, "workspace_unknown")
+    assert document["errors"][0]["parameter"] == "workspace"
+    asked: dict[str, dict[str, object]] = {
+        "repositories": {"slug": "x", "clone_url": "/x"},
+        "tokens": {"label": "x", "scopes": ["read"]},
+    }
+    body = asked.get(path, {"source": "name: x"})
+    document = problem(api.post(path, {**body, "workspace": "nothing"}), 404, "workspace_unknown")
+    assert document["errors"][0]["pointer"] == "/workspace"
 
 
 def test_a_route_without_parameters_refuses_any(api, task):

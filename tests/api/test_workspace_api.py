@@ -1,15 +1,19 @@
 """Who you are, repositories, tokens, and what the deployment says of itself."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from drf_spectacular.generators import SchemaGenerator
 
+from sandbox_supervisor.protocol import codec
 from tasks_app.services import clock
 from tests.api.clients import Api
 from tests.git_remotes import Project, make_project
 from tests.task_rows import House, make_house
 from workspaces_app.models import AllowedRoot, ApiToken, AuditEvent, Membership, Repository
+from workspaces_app.rest import throttles
 from workspaces_app.services import audit, tokens
 from workspaces_app.states import Role, Scope
 
@@ -225,8 +229,13 @@ def test_a_schema_that_does_not_exist_names_those_that_do(api):
 
 def test_the_description_of_the_api_is_served_to_everybody(db):
     response = Api.anonymous().get("schema")
-    assert response.status_code == 200
-    assert b"/api/v1/tasks" in response.content
+    assert (response.status_code, response["Content-Type"]) == (200, "application/json")
+    assert response.json() == json.loads(codec.encode(SchemaGenerator().get_schema(request=None, public=True)))
+
+
+def test_who_asks_for_the_description_too_often_is_told_to_wait(db, monkeypatch):
+    monkeypatch.setitem(throttles.RATES, "read", throttles.Rate(1, seconds=10**9))
+    assert [Api.anonymous().get("schema").status_code for _ in range(2)] == [200, 429]
 
 
 def test_a_process_that_answers_is_alive(db):

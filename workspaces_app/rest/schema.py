@@ -12,7 +12,7 @@ _shapes: dict[str, type[Any]] = {}
 
 
 class Schema(AutoSchema):
-    """Take everything from the view's ``queries``, ``bodies`` and ``answers``."""
+    """Take everything from the ``methods`` that the view declares."""
 
     def get_operation_id(self) -> str:
         words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self.view).__name__).lower()

@@ -1,8 +1,9 @@
 """Read bodies and query parameters into dataclasses: every problem at once, each with its place and a suggestion."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 from workspaces_app.errors import Refused
 
 T = TypeVar("T")
+
+UNKNOWN_LIMIT = 50  # unknown members that are named; whoever sends more learns nothing from the rest
 
 
 class InvalidInput(Refused):
@@ -64,7 +67,8 @@ def _read(
     """Give the values that could be read, and (pointer, code, detail) of what could not."""
     hints = get_type_hints(into, include_extras=True)
     known = {field.name: field for field in fields(into)}
-    problems = [(f"/{_escape(name)}", "unknown", _unknown(name, known)) for name in data if name not in known]
+    unknown = islice((name for name in data if name not in known), UNKNOWN_LIMIT)
+    problems = [(f"/{_escape(name)}", "unknown", _unknown(name[:100], known)) for name in unknown]
     values: dict[str, Any] = {}
     for name, field in known.items():
         if name in data:
@@ -100,8 +104,3 @@ def _invalid(wrong: list[Wrong]) -> InvalidInput:
         "The request has members that cannot be used." if len(wrong) > 1 else wrong[0].detail,
         errors=[one.to_json() for one in wrong],
     )
-
-
-def members(into: type[Any]) -> Iterator[str]:
-    """Name the members of a shape, in order."""
-    return (field.name for field in fields(into))
