@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from registry_app.flows.problems import Problem
+from registry_app.flows.problems import Problem, counted
 from workspaces_app.errors import Refused
 
 
@@ -12,9 +12,8 @@ class FlowInvalid(Refused):
     default_code = "flow_invalid"
 
     def __init__(self, problems: list[Problem]) -> None:
-        count = len(problems)
         super().__init__(
-            f"The flow has {count} problem{'s' if count != 1 else ''}; the first: {problems[0].message}",
+            f"The flow has {counted(problems)}; the first: {problems[0].message}",
             problems=[asdict(problem) for problem in problems],
         )
         self.problems = problems

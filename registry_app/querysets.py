@@ -24,6 +24,3 @@ class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
     def visible_to(self, workspaces: Collection[str]) -> "FlowVersionQuerySet":
         """Versions of the deployment's flows and of those of these workspaces."""
         return self.filter(Q(flow__workspace__isnull=True) | Q(flow__workspace_id__in=workspaces))
-
-    def newest_first(self) -> "FlowVersionQuerySet":
-        return self.order_by("flow_id", "-number")

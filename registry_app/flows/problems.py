@@ -22,6 +22,17 @@ class Problem:
     hint: str = ""
 
 
+def told(problem: Problem, file: str) -> str:
+    """Give a problem as one line for a terminal."""
+    where = plain(problem.pointer or "/", 200)
+    place = f"{file}:{problem.line}:{problem.column}: {problem.code} at {where}"
+    return f"{place}: {problem.message} {problem.hint}".rstrip()
+
+
+def counted(problems: Sequence[Problem]) -> str:
+    return f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A problem as a check sees it: a path in the document instead of a place in the file."""

@@ -201,11 +201,13 @@ def test_a_file_that_is_not_there_is_named(name, tmp_path):
         call_command(name, str(tmp_path / "gone.yaml"))
 
 
-def test_the_compile_command_prints_every_problem_with_its_place(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["import_flow", "compile_flow"])
+def test_a_command_prints_every_problem_with_its_place(name, tmp_path, capsys):
+    bootstrap.ensure_workspace_and_admin()
     file = tmp_path / "flow.yaml"
     file.write_text(text().replace("command", "comand"))
-    with pytest.raises(CommandError, match="2 problems"):
-        call_command("compile_flow", str(file))
+    with pytest.raises(CommandError, match=r"^2 problems\.$"):
+        call_command(name, str(file))
     told = capsys.readouterr().err
     assert f"{file}:4:9: node_kind at /nodes/0: Exactly one of" in told
     assert "Did you mean 'command'?" in told

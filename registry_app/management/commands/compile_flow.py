@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from registry_app.flows.compiler import compile_flow
-from registry_app.flows.problems import plain
+from registry_app.flows.problems import counted, told
 
 
 class Command(BaseCommand):
@@ -27,10 +27,8 @@ class Command(BaseCommand):
         outcome = compile_flow(source)
         if isinstance(outcome, list):
             for problem in outcome:
-                where = plain(problem.pointer or "/", 200)
-                place = f"{name}:{problem.line}:{problem.column}: {problem.code} at {where}"
-                self.stderr.write(f"{place}: {problem.message} {problem.hint}".rstrip())
-            raise CommandError(f"{len(outcome)} problem{'s' if len(outcome) > 1 else ''}.")
+                self.stderr.write(told(problem, name))
+            raise CommandError(f"{counted(outcome)}.")
         case = outcome.worst_case
         self.stdout.write(f"{outcome.flow.name} {outcome.digest}")
         self.stdout.write(f"at most {case.total_attempts} attempts, {case.longest_path:.0f} s on the longest path")

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from registry_app.errors import FlowInvalid
+from registry_app.flows.problems import counted, told
 from registry_app.services.flows import compiled_or_refused, newest_version, publish_flow
 from workspaces_app.access import actor_of_user
 from workspaces_app.errors import ControlPlaneError
@@ -30,6 +32,10 @@ class Command(BaseCommand):
             newest = newest_version(compiled_or_refused(source).flow.name, workspace)
             number = newest.number if newest else None
             version = publish_flow(source, workspace=workspace, by=actor_of_user(user), based_on=number)
+        except FlowInvalid as error:
+            for problem in error.problems:
+                self.stderr.write(told(problem, options["file"]))
+            raise CommandError(f"{counted(error.problems)}.") from error
         except ControlPlaneError as error:
             raise CommandError(error.message) from error
         except (OSError, UnicodeDecodeError) as error:
