@@ -39,9 +39,10 @@ def record_heartbeat(task_id: str, heartbeat: Heartbeat) -> HeartbeatAnswer:
     _check(heartbeat)
     observation.first_sight(task_id)
     task, contact = lifecycle.read(task_id)
-    if not task.instance or task.quarantine:
+    facts = lifecycle.facts_or_quarantine(task, contact) if task.instance and not task.quarantine else None
+    if facts is None:
         return _answer(task, heartbeat, None)
-    if admit(facts_of(task, contact), heartbeat) not in NOT_NEWS and _take(task, heartbeat):
+    if admit(facts, heartbeat) not in NOT_NEWS and _take(task, heartbeat):
         _show(task, contact, heartbeat)
     task = lifecycle.settle(task_id, lambda task, *_: _seen(task, heartbeat), actor="supervisor")
     return _answer(task, heartbeat, contact.last_contact_at)

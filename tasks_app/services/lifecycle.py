@@ -42,7 +42,7 @@ def settle(task_id: str, see: See, *, actor: str = KERNEL) -> Task:
     used = False
     for _ in range(ROUNDS):
         task, contact = read(task_id)
-        facts = _facts_or_quarantine(task, contact)
+        facts = facts_or_quarantine(task, contact)
         if facts is None:
             return task
         seen = see(task, facts, wants)
@@ -139,7 +139,8 @@ def _ask_for_what_follows(task: Task, changes: dict[str, Any]) -> None:
         queue.reclaim(task.pk)
 
 
-def _facts_or_quarantine(task: Task, contact: TaskContact) -> TaskFacts | None:
+def facts_or_quarantine(task: Task, contact: TaskContact) -> TaskFacts | None:
+    """Give the facts of a row; one that makes no sense is set aside and gives None."""
     try:
         return facts_of(task, contact)
     except ImpossibleRow as error:

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 
 from sandbox_supervisor.protocol import codec
 from tasks_app import nudges, queue
-from tasks_app.errors import BaselineRefused, KeyReused, Refused
+from tasks_app.errors import BaselineRefused, ControlPlaneError, KeyReused, Refused
 from tasks_app.models import IdempotencyRecord, Task, TaskContact
 from tasks_app.services import clock, lifecycle, quotas
 from tasks_app.services.creation.prepare import Prepared, prepare
@@ -39,19 +39,26 @@ def create_task(actor: Actor, request: TaskRequest, *, idempotency_key: str) -> 
     earlier = _earlier(actor, request, idempotency_key)
     if earlier is not None:
         return earlier
+    try:
+        return _create(actor, request, idempotency_key)
+    except (IntegrityError, ControlPlaneError):  # what is in the way may be what the same key has just made
+        earlier = _earlier(actor, request, idempotency_key)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _create(actor: Actor, request: TaskRequest, key: str) -> Created:
     prepared = prepare(actor, request)
     try:
-        return _insert(actor, request, idempotency_key, prepared)
+        return _insert(actor, request, key, prepared)
     except IntegrityError:
-        earlier = _earlier(actor, request, idempotency_key)
-        if earlier is not None:
-            return earlier
         branch = prepared.columns["task_branch"]
-        if Task.objects.holding_branch(prepared.columns["push_url"], branch).exists():
-            raise BaselineRefused(
-                f"Another task has the branch {branch}.", code="branch_taken", pointer="/task_branch"
-            ) from None
-        raise
+        if not Task.objects.holding_branch(prepared.columns["push_url"], branch).exists():
+            raise
+        raise BaselineRefused(
+            f"Another task has the branch {branch}.", code="branch_taken", pointer="/task_branch"
+        ) from None
 
 
 def validate_task(actor: Actor, request: TaskRequest) -> Prepared:

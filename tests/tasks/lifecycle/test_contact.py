@@ -137,6 +137,12 @@ class TestHeartbeats:
         assert house.beat(task).desired in {Desired.RUN, Desired.HOLD}
         assert house.again(task).rev == task.rev
 
+    def test_a_row_that_makes_no_sense_is_held_and_set_aside(self, house):
+        task = house.running()
+        type(task).objects.filter(pk=task.pk).update(endpoint={"nonsense": 1})
+        assert house.beat(task).desired is Desired.HOLD
+        assert "nonsense" in house.again(task).quarantine
+
 
 class TestEnds:
     def test_success_completes_and_starts_the_window_once(self, house):
