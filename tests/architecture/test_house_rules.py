@@ -21,7 +21,8 @@ ROOMS = (
 TOP_LEVEL = {
     *ROOMS,
     *("templates", "static", "tests", "bench", "docs", "deploy", ".ci"),
-    *("caisson", "manage.py", "package.json", "package-lock.json", "pyproject.toml"),
+    *("caisson", "manage.py", "pyproject.toml"),
+    *("package.json", "package-lock.json", "tsconfig.json", "eslint.config.mjs"),
     *("requirements.in", "requirements.txt", "requirements-sandbox.in", "requirements-sandbox.txt"),
     *("requirements-test.in", "requirements-test.txt"),
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", ".env.example", ".gitignore"),

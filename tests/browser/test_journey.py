@@ -198,7 +198,7 @@ def test_the_keyboard_reaches_a_task_and_its_nodes(page: Page, place: Product, t
 def test_deleting_needs_the_typed_id(page: Page, place: Product, task):
     page.goto(f"{place.url}/tasks/{task['id']}")
     page.get_by_label("More actions").click()
-    page.get_by_role("button", name="Delete task and sandbox").click()
+    page.get_by_role("link", name="Delete task and sandbox").click()
     button = page.get_by_role("button", name="Delete task", exact=True)
     expect(button).to_be_disabled()
     page.get_by_label(re.compile("^Type")).fill("something else")
