@@ -72,6 +72,15 @@ INSTALLED_APPS = [
     "tasks_app",
 ]
 AUTH_USER_MODEL = "workspaces_app.User"
+AUTH_PASSWORD_VALIDATORS = [  # of the admin's forms; people sign in by link
+    {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
+    for name, options in (
+        ("MinimumLengthValidator", {"min_length": 12}),
+        ("UserAttributeSimilarityValidator", {}),
+        ("CommonPasswordValidator", {}),
+        ("NumericPasswordValidator", {}),
+    )
+]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from sandbox_supervisor.protocol.codec import DEEPEST
 from tasks_app import problems
 from tests.api.clients import Api
 from tests.task_rows import make_house, make_task
 from workspaces_app.rest import throttles
-from workspaces_app.rest.parsing import DEPTH_LIMIT, read_json
+from workspaces_app.rest.parsing import read_json
 from workspaces_app.states import Role, Scope
 
 pytestmark = pytest.mark.django_db
@@ -106,7 +107,7 @@ def test_a_body_that_is_nested_without_end_is_malformed(api, kind, depth):
 @pytest.mark.parametrize("kind", NESTED)
 def test_what_is_nested_as_deep_as_allowed_is_read(kind):
     opening, closing = NESTED[kind]
-    body = opening * DEPTH_LIMIT + b"1" + closing * DEPTH_LIMIT
+    body = opening * DEEPEST + b"1" + closing * DEEPEST
     assert read_json(body) == json.loads(body)
 
 

@@ -200,13 +200,16 @@ def test_nobody_holds_a_revision_that_no_task_froze(first):
 # --- the database itself ----------------------------------------------------------------------------------------------
 
 
-def refused(action):
-    with pytest.raises(IntegrityError), transaction.atomic():
+def refused(action, because):
+    with pytest.raises(IntegrityError, match=because), transaction.atomic():
         action()
 
 
+IMMUTABLE = "policy_app_policyrevision is immutable"
+
+
 def test_a_revision_cannot_be_changed(first):
-    refused(lambda: PolicyRevision.objects.filter(pk=first.pk).update(message="other"))
+    refused(lambda: PolicyRevision.objects.filter(pk=first.pk).update(message="other"), IMMUTABLE)
 
 
 @pytest.mark.parametrize("column", ["number", "published_at", "provider", "max_retention", "author_id", "parent_id"])
@@ -215,27 +218,38 @@ def test_no_column_of_a_revision_can_be_changed(first, column):
         with connection.cursor() as cursor:
             cursor.execute(f"UPDATE policy_app_policyrevision SET {column} = {column}")  # noqa: S608
 
-    refused(raw)
+    refused(raw, IMMUTABLE)
 
 
 def test_a_revision_cannot_be_deleted(author, first):
     publish_longer(author)
-    with pytest.raises(IntegrityError), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("DELETE FROM policy_app_policyrevision WHERE number = 1")
+
+    def raw():
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM policy_app_policyrevision WHERE number = 1")
+
+    refused(raw, IMMUTABLE)
+    assert PolicyRevision.objects.count() == 2
 
 
 def test_there_is_no_second_policy_row(first):
-    refused(lambda: RuntimePolicy.objects.create(id=2, current=first))
+    refused(lambda: RuntimePolicy.objects.create(id=2, current=first), "runtime_policy_is_one_row")
 
 
 def test_a_revision_without_a_message_cannot_be_stored(first):
     columns = {name: getattr(first, name) for name in NAMES}
-    refused(lambda: PolicyRevision.objects.create(number=2, parent=first, message="", published_at=NOW, **columns))
+    refused(
+        lambda: PolicyRevision.objects.create(number=2, parent=first, message="", published_at=NOW, **columns),
+        "policy_revision_has_message",
+    )
 
 
 def test_a_later_revision_without_a_parent_cannot_be_stored(first):
     columns = {name: getattr(first, name) for name in NAMES}
-    refused(lambda: PolicyRevision.objects.create(number=2, message="x", published_at=NOW, **columns))
+    refused(
+        lambda: PolicyRevision.objects.create(number=2, message="x", published_at=NOW, **columns),
+        "policy_revision_has_parent_but_the_first",
+    )
 
 
 # --- the image that this machine builds -------------------------------------------------------------------------------

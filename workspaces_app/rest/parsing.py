@@ -8,8 +8,6 @@ from rest_framework.parsers import JSONParser
 
 from sandbox_supervisor.protocol import codec
 
-DEPTH_LIMIT = 64  # of objects and lists inside each other
-
 
 class StrictJSONParser(JSONParser):
     """``application/json`` in UTF-8, whatever ``charset`` says.
@@ -27,27 +25,12 @@ def read_json(data: bytes) -> Any:
     """Give the value of a JSON text.
 
     Raises Malformed, also for lone surrogates, numbers out of range, a name given twice in one object, and what is
-    nested more than ``DEPTH_LIMIT`` deep.
+    nested more than ``codec.DEEPEST`` times.
     """
     value = codec.decode(data, Any)
-    _refuse_depth(value)
+    if codec.is_deep(value):
+        raise codec.Malformed(f"JSON is nested more than {codec.DEEPEST} deep")
     return json.loads(data, object_pairs_hook=_each_name_once) if b"{" in data else value
-
-
-def _refuse_depth(value: Any) -> None:
-    level = [value]
-    for _ in range(DEPTH_LIMIT):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    if any(isinstance(inner, dict | list) for inner in level):
-        raise codec.Malformed(f"JSON is nested more than {DEPTH_LIMIT} deep")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
