@@ -10,6 +10,7 @@ from tasks_app.kernel.facts import REOPEN_MARGIN, SILENCE, FrozenLimits, Proof, 
 from tasks_app.states import LIVE, TERMINAL, FailureCode, Health, Presence, Status
 
 STORAGE = frozenset({FailureCode.STORAGE_FAILED, FailureCode.STORAGE_CORRUPT})
+BEFORE_READINESS = STORAGE | {FailureCode.MATERIALISATION_FAILED, FailureCode.INVALID_SPEC}
 
 
 class Admission(StrEnum):
@@ -105,7 +106,7 @@ def judge_readiness(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLi
 def _unfit(report: Heartbeat) -> Decision:
     found = report.failure
     code = FailureCode.SANDBOX_FAILED
-    if found is not None and found.code in {FailureCode.MATERIALISATION_FAILED, FailureCode.INVALID_SPEC}:
+    if found is not None and found.code in BEFORE_READINESS:
         code = FailureCode(found.code)
     return failed(code, "readiness", found.message if found else "Its supervisor could not start.")
 

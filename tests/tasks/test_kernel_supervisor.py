@@ -106,6 +106,8 @@ class TestReadiness:
         [
             (failure("materialisation_failed"), FailureCode.MATERIALISATION_FAILED),
             (failure("invalid_spec"), FailureCode.INVALID_SPEC),
+            (failure("storage_failed"), FailureCode.STORAGE_FAILED),
+            (failure("storage_corrupt"), FailureCode.STORAGE_CORRUPT),
             (failure("node_failed"), FailureCode.SANDBOX_FAILED),
             (None, FailureCode.SANDBOX_FAILED),
         ],
