@@ -23,6 +23,7 @@ from sandbox_supervisor.protocol import git_rules
 OUTPUT_LIMIT = 64 * 1024 * 1024
 TIMEOUT = 120.0
 COMPLAINT_LIMIT = 64 * 1024
+PIECE = 256 * 1024
 
 
 class GitFailed(Exception):
@@ -112,34 +113,26 @@ def _global_config(repositories: Sequence[str]) -> Iterator[int]:
 
 
 def _carry_out(argv: list[str], env: dict[str, str], bounds: _Bounds, stdin: BinaryIO | None, config: int) -> Completed:
-    ends_at = time.monotonic() + bounds.timeout
-    with tempfile.TemporaryFile() as complaints:
-        process = subprocess.Popen(
-            argv,
-            stdin=stdin if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            env=env,
-            cwd="/",
-            pass_fds=[config],
-            start_new_session=True,
-        )
-        try:
-            if bounds.memory:
-                _bound_memory(process.pid, bounds.memory)
-            output = _read(process, ends_at, bounds.limit)
-            _wait(process, ends_at)
-        except subprocess.TimeoutExpired:
-            raise GitFailed(
-                "timeout", f"git {_verb(argv[1 + len(git_rules.FLAGS) :])} did not end within {bounds.timeout:g} s"
-            ) from None
-        finally:
-            returncode = _end(process)
-        size = complaints.seek(0, os.SEEK_END)
-        complaints.seek(max(0, size - COMPLAINT_LIMIT))
-        return Completed(
-            returncode=returncode, stdout=output, stderr=complaints.read(COMPLAINT_LIMIT).decode("utf-8", "replace")
-        )
+    process = subprocess.Popen(
+        argv,
+        stdin=stdin if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd="/",
+        pass_fds=[config],
+        start_new_session=True,
+    )
+    try:
+        if bounds.memory:
+            _bound_memory(process.pid, bounds.memory)
+        output, complaints = _follow(process, time.monotonic() + bounds.timeout, bounds.limit)
+    except subprocess.TimeoutExpired:
+        verb = _verb(argv[1 + len(git_rules.FLAGS) :])
+        raise GitFailed("timeout", f"git {verb} did not end within {bounds.timeout:g} s") from None
+    finally:
+        returncode = _end(process)
+    return Completed(returncode=returncode, stdout=output, stderr=complaints.decode("utf-8", "replace"))
 
 
 def _verb(args: Sequence[str]) -> str:
@@ -158,36 +151,38 @@ def _bound_memory(pid: int, limit: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
 
 
-def _read(process: subprocess.Popen[bytes], ends_at: float, limit: int) -> bytes:
-    pipe = process.stdout
-    assert pipe is not None  # noqa: S101 - a pipe was asked for
-    parts: list[bytes] = []
-    size = 0
-    with pipe, selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            left = ends_at - time.monotonic()
-            if left <= 0 or not selector.select(left):
+def _follow(process: subprocess.Popen[bytes], ends_at: float, limit: int) -> tuple[bytes, bytes]:
+    """Give all of the output and the end of the complaints, of which a hostile remote may send as many as it likes.
+
+    Waits for the end of the output and of the leader, which is not reaped: its group must not be named by a reused
+    number. Who else holds the complaints open is not waited for.
+    """
+    output, complaints = process.stdout, process.stderr
+    assert output is not None and complaints is not None  # noqa: S101, PT018 - pipes were asked for
+    parts, size, tail = [], 0, b""
+    leader = os.pidfd_open(process.pid)
+    with output, complaints, os.fdopen(leader, "rb", buffering=0), selectors.DefaultSelector() as selector:
+        os.set_blocking(complaints.fileno(), False)
+        for source in (output.fileno(), complaints.fileno(), leader):
+            selector.register(source, selectors.EVENT_READ)
+        while {output.fileno(), leader} & selector.get_map().keys():
+            ready = [key.fd for key, _ in selector.select(max(0.0, ends_at - time.monotonic()))]
+            if not ready or ends_at <= time.monotonic():
                 raise subprocess.TimeoutExpired("git", 0)
-            chunk = os.read(pipe.fileno(), 256 * 1024)
-            if not chunk:
-                return b"".join(parts)
-            parts.append(chunk)
-            size += len(chunk)
+            for source in ready:
+                chunk = b"" if source == leader else os.read(source, PIECE)
+                if not chunk:
+                    selector.unregister(source)
+                elif source == complaints.fileno():
+                    tail = (tail + chunk)[-COMPLAINT_LIMIT:]
+                else:
+                    parts.append(chunk)
+                    size += len(chunk)
             if size > limit:
                 raise GitFailed("too_big", f"git gave more than {limit} bytes")
-
-
-def _wait(process: subprocess.Popen[bytes], ends_at: float) -> None:
-    """Wait until the leader has ended, without reaping it: its group must not be named by a reused number."""
-    fd = os.pidfd_open(process.pid)
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(fd, selectors.EVENT_READ)
-            if not selector.select(max(0.0, ends_at - time.monotonic())):
-                raise subprocess.TimeoutExpired("git", 0)
-    finally:
-        os.close(fd)
+        with suppress(BlockingIOError):
+            tail = (tail + os.read(complaints.fileno(), PIECE))[-COMPLAINT_LIMIT:]
+    return b"".join(parts), tail
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
