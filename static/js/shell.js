@@ -31,6 +31,10 @@ document.addEventListener("click", (event) => {
   if (closest(event.target, "[data-theme-toggle]")) {
     setTheme(THEMES[(THEMES.indexOf(root.dataset.theme ?? "system") + 1) % THEMES.length]);
   }
+  closest(event.target, "[data-dismisses]")?.closest("li")?.remove();
+});
+
+document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) {
     if (event.target instanceof Node && !menu.contains(event.target)) menu.removeAttribute("open");
   }
@@ -99,3 +103,8 @@ function tick() {
 }
 setInterval(tick, 1000);
 tick();
+
+// A success needs no dismissal; a refusal stays until it was read.
+setTimeout(() => {
+  for (const done of document.querySelectorAll(".messages li[data-tone=ok]:not(:hover, :focus-within)")) done.remove();
+}, 8000);

@@ -21,6 +21,12 @@ from workspaces_app.errors import ControlPlaneError
 from workspaces_app.ids import new_id
 
 WORDS_LIMIT = 16_000  # characters of a message or a feedback
+DONE = {
+    CommandVerb.RERUN: "The node runs again.",
+    CommandVerb.REWORK: "The rework request is sent; what depends on the node runs again after it.",
+    CommandVerb.MESSAGE: "The message waits for the end of this turn.",
+    CommandVerb.CANCEL_ATTEMPT: "The attempt is being cancelled.",
+}
 
 
 @require_POST
@@ -34,9 +40,10 @@ def answer(request: HttpRequest, actor: Actor, task_id: str, request_id: str) ->
 @require_POST
 @page
 def command(request: HttpRequest, actor: Actor, task_id: str) -> HttpResponse:
-    """Rerun a node, ask for rework, or send a message to a session."""
+    """Rerun a node, ask for rework, send a message to a session, or cancel an attempt."""
     task = visible_task(actor, task_id, Permission.STEER_TASK)
-    return _told(request, task, lambda: _submit(task, _command(request, actor)), "Done.")
+    wish = _command(request, actor)
+    return _told(request, task, lambda: _submit(task, wish), DONE[wish.verb])
 
 
 @require_POST
