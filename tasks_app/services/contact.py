@@ -24,7 +24,6 @@ PERIOD = TIMETABLE["contact"].period
 PATIENCE = 3 * PERIOD  # an older tick means that nobody was watching
 EAGER = 0.2  # seconds; a supervisor that is ready while its sandbox is not bound yet asks again this soon
 BEFORE_LAST = timedelta(minutes=1)
-AT_ONCE = 200
 BIGGEST = 2**31 - 1
 MOST_WORDS = 50
 STRANGE = frozenset({Admission.OTHER_INSTANCE, Admission.OTHER_EPOCH})
@@ -142,7 +141,7 @@ def sweep() -> int:
     Silence counts from the moment since which these sweeps have missed no tick: an outage of our own is nobody's fault.
     """
     now = clock.database_now()
-    due = list(Task.objects.to_be_judged(now - SILENCE).order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
+    due = list(Task.objects.to_be_judged(now - SILENCE).order_by("pk").values_list("pk", flat=True))
     watch()
     for task_id in due:
         try:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from django.conf import settings
 
+from policy_app.services.publish import current_revision
 from sandbox_providers.contract import Provider
 from sandbox_providers.contract import Unavailable as ProviderUnavailable
+from tasks_app.models import Task
+from tasks_app.states import TERMINAL, Presence
 
 _ready: dict[str, Provider] = {}
 
@@ -27,6 +30,14 @@ def image_in_use() -> str:
         return str(settings.SANDBOX_IMAGE)
     current = Path(settings.STATE_DIR) / "images" / "current"
     return current.read_text(encoding="utf-8").strip() if current.is_file() else ""
+
+
+def images_wanted() -> frozenset[str]:
+    """Give the digests of the sandbox images that a task may still be made from or runs from, and that new ones get."""
+    tasks = Task.objects.exclude(presence=Presence.RECLAIMED).exclude(status__in=TERMINAL, presence=Presence.NONE)
+    frozen = tasks.values_list("image_digest", flat=True).distinct()
+    named = {*frozen, image_in_use(), current_revision().runner_image}
+    return frozenset(name.rpartition("@")[2] for name in named if name)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def sweep() -> int:
     trusted = _guard.trusted(now)
     if not trusted:
         log.error("database_clock_jumped", now=now.isoformat())
-    due = list(Task.objects.due_for_reclaim(now).order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
+    due = list(Task.objects.due_for_reclaim(now).order_by("?").values_list("pk", flat=True)[:AT_ONCE])  # none starves
     for task_id in due:
         try:
             reclaim(task_id, clock_trusted=trusted)

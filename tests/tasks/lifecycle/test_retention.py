@@ -139,6 +139,14 @@ class TestDeadline:
             house.beat(task, graph=GraphState.SUCCEEDED)
         assert house.again(task).retain_until == task.retain_until
 
+    def test_tasks_that_wait_for_their_snapshot_keep_no_other_from_being_removed(self, house, monkeypatch):
+        monkeypatch.setattr(retention, "AT_ONCE", 1)
+        waiting, ready = house.ended(task_branch="a"), house.archived(house.ended(task_branch="b"))
+        at_deadline(house, ready, SKEW_GUARD + timedelta(seconds=1))
+        for _ in range(100):
+            house.reclaim_all()
+        assert (house.again(waiting).presence, house.again(ready).presence) == (Presence.PRESENT, Presence.RECLAIMED)
+
 
 class TestRemovalThatFails:
     @pytest.mark.parametrize("verb", ["terminate", "clean_up"])

@@ -170,7 +170,7 @@ def test_beat_sends_each_sweep_and_drops_what_waited_for_a_whole_period():
 def test_every_job_that_is_sent_by_name_is_registered():
     from celery import current_app
 
-    names = {"tasks.provision", "tasks.withdraw_secret", "tasks.reclaim", "tasks.deliver", "tasks.sweep"}
+    names = {f"tasks.{name}" for name in ("provision", "withdraw_secret", "reclaim", "cancel", "deliver", "sweep")}
     assert names <= set(current_app.tasks)
 
 
