@@ -52,6 +52,7 @@ def _prepare(layout: Layout) -> None:
         build_image(layout)
         say("preparing the database")
         prepare_database()
+        drop_old_images(layout)
     except ProviderError as error:
         raise ProductProblem(error.message) from None
     except Error as error:
@@ -107,6 +108,15 @@ def build_image(layout: Layout) -> str:
     draft.write_text(digest + "\n", encoding="ascii")
     draft.replace(current)
     return digest
+
+
+def drop_old_images(layout: Layout) -> None:
+    """Remove the sandbox images that no task can need any more. Only while the product does not run."""
+    from sandbox_providers.local.images import prune_images
+    from tasks_app.services.providers import images_wanted
+
+    if removed := prune_images(layout.state, keep=images_wanted()):
+        say(f"removed {len(removed)} sandbox images that nothing needs any more")
 
 
 def prepare_database() -> None:

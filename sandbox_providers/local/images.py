@@ -23,6 +23,7 @@ from sandbox_supervisor.protocol import codec, handover
 
 MANIFEST = "image.json"
 CURRENT = "current"
+_NEW, _OLD = ".new-", ".old-"  # beginnings of names of what is being built and being removed
 _FORMAT = "1"  # of the folder; part of every digest
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,15 +70,29 @@ def image_in_use(layout: Layout, digest: str) -> bool:
 
 
 def prune_images(state: Path, *, keep: frozenset[str]) -> list[str]:
-    """Remove images that are neither in ``keep`` nor in use; give their digests. Waits for sandboxes being made."""
+    """Remove images that are neither in ``keep`` nor in use; give their digests.
+
+    Waits for sandboxes and images being made. Safe to repeat, to race and after a kill: an image goes whole, by
+    renaming. One that cannot be moved is left for the next time.
+    """
     layout, removed = Layout(state), []
+    layout.images.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _held(layout.images, fcntl.LOCK_EX):
+        _clear_away(layout)
         for path in sorted(layout.images.iterdir()):
             digest = f"sha256:{path.name}"
             if (path / MANIFEST).exists() and digest not in keep and not image_in_use(layout, digest):
-                shutil.rmtree(path)
-                removed.append(digest)
+                with suppress(OSError):
+                    path.rename(layout.images / f"{_OLD}{path.name}")
+                    removed.append(digest)
+        _clear_away(layout)
     return removed
+
+
+def _clear_away(layout: Layout) -> None:
+    """Remove what builders and pruners have left half-done. To be called with the images held by nobody else."""
+    for leftover in (*layout.images.glob(f"{_NEW}*"), *layout.images.glob(f"{_OLD}*")):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def base_python() -> Path:
@@ -122,11 +137,10 @@ def _is_whole(layout: Layout, digest: str) -> bool:
 
 
 def _build(layout: Layout, image: Image, source: Path) -> None:
-    """Build aside, then rename. What an earlier builder left half-done is cleared away first: the lock is ours."""
-    for leftover in layout.images.glob(".new-*"):
-        shutil.rmtree(leftover)
+    """Build aside, then rename. The lock is ours."""
+    _clear_away(layout)
     target = layout.image(image.digest)
-    draft = layout.images / f".new-{target.name[:16]}"
+    draft = layout.images / f"{_NEW}{target.name[:16]}"
     draft.mkdir(mode=0o755)
     try:
         packages.install(source / "requirements-sandbox.txt", draft, python=Path(image.python))

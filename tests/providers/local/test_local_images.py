@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from sandbox_providers.local.images import (
     base_python,
     ensure_image,
     find_image,
+    held_in_place,
     image_in_use,
     main,
     prune_images,
@@ -175,6 +176,41 @@ def test_pruning_keeps_what_is_used_and_what_is_wanted(source, state):
     order_of(state, digests[0])
     assert prune_images(state, keep=frozenset({digests[2]})) == [digests[1]]
     assert [image(state, digest).exists() for digest in digests] == [True, False, True]
+
+
+def test_an_image_that_was_being_removed_when_its_pruner_died_is_none_and_is_made_anew(source, state):
+    digest = ensure_image(state, source=source)
+    place = image(state, digest)
+    place.rename(place.with_name(f".old-{place.name}"))  # as far as it had come
+    assert prune_images(state, keep=frozenset()) == []
+    assert not list((state / "images").glob(".old-*"))
+    assert ensure_image(state, source=source) == digest
+    assert run(place, "import sandbox_supervisor as s; print(s.ANSWER)") == "42"
+
+
+def test_pruners_and_builders_at_once_leave_whole_images_only(source, state):
+    keep = ensure_image(state, source=source)
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(prune_images, state, keep=frozenset({keep})) for _ in range(6)]
+        (source / "sandbox_supervisor" / "__init__.py").write_text("ANSWER = 43\n")
+        other = pool.submit(ensure_image, state, source=source)
+        for job in jobs:
+            job.result()
+        other.result()
+    prune_images(state, keep=frozenset({keep}))
+    assert [path.name for path in (state / "images").iterdir() if path.is_dir()] == [image(state, keep).name]
+    assert run(image(state, keep), "import sandbox_supervisor as s; print(s.ANSWER)") == "42"
+
+
+def test_pruning_waits_for_an_order_that_is_being_written(source, state):
+    digest = ensure_image(state, source=source)
+    with ThreadPoolExecutor(1) as pool:
+        with held_in_place(Layout(state)):
+            pruning = pool.submit(prune_images, state, keep=frozenset())
+            assert not wait([pruning], timeout=0.3).done
+            order_of(state, digest)
+        assert pruning.result() == []
+    assert image(state, digest).exists()
 
 
 def test_the_command_prints_the_digest_and_makes_it_the_current_one(tmp_path, capsys):
