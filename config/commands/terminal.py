@@ -9,7 +9,7 @@ _began = time.monotonic()
 
 def say(words: str) -> None:
     """Tell in one line what is going on, with the seconds since the command began."""
-    _write(f"{time.monotonic() - _began:6.1f} s  {plain(' '.join(words.split()))}")
+    _write(f"{time.monotonic() - _began:6.1f} s  {plain(' '.join(words.splitlines()))}")
 
 
 def tell(text: str) -> None:

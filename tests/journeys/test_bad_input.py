@@ -1,6 +1,7 @@
 """What the start script says when something is wrong: what, where, and how to go on; and nothing is left behind."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running_product import SCRIPT, Product, product, repository
+from tests.running_product import SCRIPT, Product, last_json, product, repository
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,6 +36,35 @@ def test_a_port_that_is_taken_is_named_with_the_way_out(place):
         said = refused(place, "up", "--port", str(other.getsockname()[1]))
     assert "cannot be used" in said
     assert "--port" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_start_that_is_interrupted_leaves_no_process(place, number):
+    begun = place.begin("up")
+    assert begun.stderr is not None
+    while "starting" not in (line := begun.stderr.readline()):
+        assert line, "up has ended before it started anything"
+    begun.send_signal(number)
+    said = begun.communicate(timeout=90)[1]
+    assert begun.returncode == 130, said
+    assert "Traceback" not in said
+    assert place.pids() == []
+
+
+def test_a_product_that_is_being_stopped_is_waited_for(place):
+    begun = place.begin("up")
+    assert begun.stdout is not None
+    while "sandboxes stay" not in (line := begun.stdout.readline()):
+        assert line, "up has ended before it was there"
+    begun.send_signal(signal.SIGTERM)
+    assert begun.stderr is not None
+    while "stopping" not in (line := begun.stderr.readline()):
+        assert line, "up has ended without a word"
+    assert place.caisson("doctor").returncode in {0, 1}
+    done = place.caisson("run", "/nowhere", "x")
+    assert "is not a folder" in done.stderr
+    begun.communicate(timeout=90)
+    assert begun.returncode == 0
 
 
 def test_a_state_directory_that_cannot_be_written_is_named(place, tmp_path):
@@ -64,7 +94,12 @@ def test_an_unknown_command_shows_the_usage(place):
 
 
 def test_a_folder_that_is_no_repository_is_refused(place, tmp_path):
-    assert "repository" in refused(place, "run", str(tmp_path), "x").lower()
+    done = place.caisson("run", str(tmp_path), "x", "--json")
+    assert done.returncode == 2
+    assert "repository" in done.stderr.lower()
+    told = last_json(done.stdout)
+    assert (told["task"], told["status"]) == (None, None)
+    assert told["database"] == str(place.state / "caisson.sqlite3")
 
 
 def test_a_repository_without_a_commit_is_refused(place, tmp_path):

@@ -32,6 +32,13 @@ def result(place: Product):
     return last_json(done.stdout)
 
 
+def test_doctor_can_look_before_anything_was_started():
+    with tempfile.TemporaryDirectory(prefix="caisson-n-") as folder:
+        done = Product(Path(folder) / "state").caisson("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "known after the first ./caisson up" in done.stdout
+
+
 def test_the_demo_completes_and_tells_everything_that_it_promises(result):
     assert result["status"] == "completed"
     assert set(result) == PROMISED
@@ -67,9 +74,10 @@ def test_no_table_of_the_control_plane_holds_the_graph(result):
 
 
 def test_a_second_up_finds_the_first_and_prints_another_link(place, result):
-    done = place.caisson("up")
+    done = place.caisson("up", "--port", "1")
     assert done.returncode == 0
-    assert "was up already" in done.stdout
+    assert f"was up already: {place.url}" in done.stdout
+    assert "Port 1 is not used" in done.stdout
     assert "/sign-in/csl_" in done.stdout
 
 
@@ -80,6 +88,10 @@ def test_the_product_can_be_stopped_and_its_sandbox_is_found_again(place, result
     assert done.returncode != 0  # no such flow; but the product is up again
     assert place.api(f"/tasks/{result['task']}")["presence"] == "present"
     assert place.graph(result["task"])["graph"] == "succeeded"
+
+
+def test_what_lies_in_the_state_directory_is_the_owners_only(place, result):
+    assert Path(result["database"]).stat().st_mode & 0o077 == 0
 
 
 def test_doctor_finds_nothing_wrong(place, result):

@@ -1,0 +1,165 @@
+"""Set-up from nothing, through interruptions and kills, with the standard library only."""
+
+import ast
+import base64
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from config.commands import setup
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = "requirements.txt"
+NOTHING = io.StringIO()
+
+
+def caisson_under(version: tuple[object, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the start script under this interpreter, which says that it is another version."""
+    code = (
+        f"import sys, runpy; sys.version_info = {version!r}; sys.argv = ['caisson', *{arguments!r}]\n"
+        f"runpy.run_path({str(ROOT / 'caisson')!r}, run_name='__main__')"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_python_that_is_too_old_is_told_so_in_a_sentence():
+    done = caisson_under((3, 9, 2, "final", 0), "up")
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+    assert "is Python 3.9" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_start_script_can_be_read_by_a_much_older_python():
+    script = ast.parse((ROOT / "caisson").read_text(), feature_version=(3, 7))
+    first = next(line for line in script.body if isinstance(line, ast.If))
+    assert "version_info" in ast.dump(first.test)
+    ours = [line.lineno for line in script.body if isinstance(line, ast.ImportFrom)]
+    assert all(first.lineno < line for line in ours), "the check comes before anything of ours is read"
+
+
+@pytest.mark.parametrize(("said", "why"), [("git version 2.30.2", "2.30.2"), (None, "not installed")])
+def test_a_git_that_is_missing_or_too_old_is_told_so_in_a_sentence(tmp_path, monkeypatch, said, why):
+    if said:
+        (tmp_path / "git").write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(setup.SetupProblem, match=why) as refused:
+        setup.check_git()
+    assert "2.38" in str(refused.value)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose one requirement is a small package beside it."""
+    folder = tmp_path / "check out"
+    folder.mkdir()
+    wheel = folder / "small-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        files = {
+            "small.py": "WHOLE = True\n",
+            "small-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n",
+            "small-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        }
+        for name, text in files.items():
+            archive.writestr(name, text)
+        record = "".join(f"{name},sha256={_record_hash(text)},{len(text)}\n" for name, text in files.items())
+        archive.writestr("small-1.0.dist-info/RECORD", record + "small-1.0.dist-info/RECORD,,\n")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (folder / LIST).write_text(f"small @ {wheel.as_uri()} --hash=sha256:{digest}\n")
+    return folder
+
+
+def _record_hash(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+def prepared(checkout: Path) -> subprocess.Popen[str]:
+    code = "from pathlib import Path; from config.commands import setup; "
+    code += f"setup.prepare(Path({str(checkout)!r}), {LIST!r})"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def is_whole(checkout: Path) -> bool:
+    python = checkout / ".venv" / "bin" / "python"
+    return subprocess.run([python, "-c", "import small; assert small.WHOLE"], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_what_is_set_up_is_left_alone_and_needs_no_right_to_write(checkout):
+    setup.prepare(checkout, LIST)
+    assert is_whole(checkout)
+    (checkout / ".venv.lock").unlink()
+    setup.prepare(checkout, LIST)
+    assert not (checkout / ".venv.lock").exists()
+
+
+@pytest.mark.slow
+def test_a_package_that_is_half_there_after_a_kill_is_installed_again(checkout):
+    setup.prepare(checkout, LIST)
+    environment = setup.Environment(checkout / ".venv")
+    module = next(environment.folder.rglob("small.py"))
+    module.unlink()
+    (environment.stamps / LIST).unlink()
+    environment.unfinished.touch()
+    setup.prepare(checkout, LIST)
+    assert is_whole(checkout)
+    assert not environment.unfinished.exists()
+
+
+@pytest.mark.slow
+def test_an_environment_that_was_not_made_to_its_end_is_made_anew(checkout):
+    half = checkout / ".venv" / "lib" / "half"
+    half.mkdir(parents=True)
+    setup.prepare(checkout, LIST)
+    assert is_whole(checkout)
+    assert not half.exists()
+
+
+@pytest.mark.slow
+def test_of_two_set_ups_at_once_one_waits_and_both_have_a_whole_environment(checkout):
+    with prepared(checkout) as first, first.stderr or NOTHING as words:
+        while "installing" not in (line := words.readline()):
+            assert line, "the first ended before it installed anything"
+        with prepared(checkout) as second, second.stderr or NOTHING as other:
+            assert "waiting" in other.readline()
+            assert (first.wait(timeout=90), second.wait(timeout=90)) == (0, 0)
+    assert is_whole(checkout)
+
+
+@pytest.mark.slow
+def test_a_killed_set_up_leaves_the_lock_to_its_pip(checkout):
+    """Else two would write into one environment."""
+    fifo = checkout / "pip is here"
+    os.mkfifo(fifo)
+    setup.prepare(checkout, LIST)
+    environment = setup.Environment(checkout / ".venv")
+    (environment.stamps / LIST).unlink()
+    folder = next(environment.folder.rglob("small.py")).parent
+    (folder / "sitecustomize.py").write_text(f"import sys\nif 'install' in sys.argv:\n    open({str(fifo)!r}).read()\n")
+    with prepared(checkout) as first:
+        writer = fifo.open("w")  # pip has begun, and waits until this is closed
+        first.kill()
+    with prepared(checkout) as second, second.stderr or NOTHING as words:
+        assert "waiting" in words.readline()
+        (folder / "sitecustomize.py").unlink()
+        writer.close()
+        assert second.wait(timeout=90) == 0
+    assert is_whole(checkout)
+
+
+@pytest.mark.slow
+def test_requirements_that_cannot_be_installed_are_a_sentence_and_the_next_run_goes_on(checkout):
+    good = (checkout / LIST).read_text()
+    (checkout / LIST).write_text(good.replace("sha256:", "sha256:00")[:-3] + "\n")
+    with pytest.raises(setup.SetupProblem, match=LIST):
+        setup.prepare(checkout, LIST)
+    (checkout / LIST).write_text(good)
+    setup.prepare(checkout, LIST)
+    assert is_whole(checkout)
