@@ -12,33 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sandbox_supervisor.protocol.git_rules import FLAGS, environment, safe_config
+from sandbox_supervisor.protocol.git_rules import FLAGS, Completed, GitFailed, environment, safe_config
+from sandbox_supervisor.protocol.handover import memory_file
+
+__all__ = ["Completed", "GitFailed", "call", "dated", "run"]
 
 OUTPUT_LIMIT = 64 * 1024 * 1024
 TIMEOUT = 120.0
-
-
-class GitFailed(Exception):
-    """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
-
-    def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.returncode = returncode
-        self.stderr = stderr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    returncode: int
-    stdout: bytes
-    stderr: str = ""
-
-    @property
-    def text(self) -> str:
-        """Standard output as text without its last line end."""
-        return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
 @dataclass(slots=True)
@@ -100,7 +80,7 @@ def dated(timestamp: int) -> dict[str, str]:
 @contextmanager
 def _global_config(repositories: Sequence[Path]) -> Iterator[int]:
     """Open an in-memory file that names ``repositories`` as safe: nobody else can write it."""
-    fd = _memory(safe_config(str(path) for path in repositories).encode())
+    fd = memory_file("caisson-git", safe_config(str(path) for path in repositories).encode())
     try:
         yield fd
     finally:
@@ -115,17 +95,8 @@ def _environment(config: int) -> dict[str, str]:
     )
 
 
-def _memory(data: bytes) -> int:
-    fd = os.memfd_create("caisson-git", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
 def _carry_out(call: _Call, data: bytes, cwd: Path | None) -> Completed:
-    stdin, stderr = _memory(data), _memory(b"")
+    stdin, stderr = memory_file("caisson-git", data), os.memfd_create("caisson-git", os.MFD_CLOEXEC)
     try:
         process = subprocess.Popen(
             call.argv,

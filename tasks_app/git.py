@@ -18,35 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox_supervisor.protocol import git_rules
+from sandbox_supervisor.protocol import git_rules, handover
+from sandbox_supervisor.protocol.git_rules import Completed, GitFailed
+
+__all__ = ["Completed", "GitFailed", "Objects", "run"]
 
 OUTPUT_LIMIT = 64 * 1024 * 1024
 TIMEOUT = 120.0
 COMPLAINT_LIMIT = 64 * 1024
 PIECE = 256 * 1024
-
-
-class GitFailed(Exception):
-    """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
-
-    def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.returncode = returncode
-        self.stderr = stderr
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    returncode: int
-    stdout: bytes
-    stderr: str
-
-    @property
-    def text(self) -> str:
-        """Standard output as text without its last line end."""
-        return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +84,8 @@ def _environment(config: int) -> dict[str, str]:
 @contextmanager
 def _global_config(repositories: Sequence[str]) -> Iterator[int]:
     """Open an in-memory file that names ``repositories`` as safe; nobody else can write it."""
-    fd = os.memfd_create("caisson-git", os.MFD_CLOEXEC)
+    fd = handover.memory_file("caisson-git", git_rules.safe_config(repositories).encode())
     try:
-        os.write(fd, git_rules.safe_config(repositories).encode())
         yield fd
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""What every Git call obeys on both sides of a sandbox's border: environment, flags, names and addresses. Pure.
+"""What every Git call obeys on both sides of a sandbox's border: environment, flags, outcome, names, addresses. Pure.
 
 The two runners, ``sandbox_supervisor.git`` and ``tasks_app.git``, start processes; what they must agree on stands here.
 """
@@ -77,6 +77,32 @@ def safe_config(repositories: Iterable[str]) -> str:
         quoted = path.replace("\\", "\\\\").replace('"', '\\"')
         lines += [f'\tdirectory = "{quoted}"', f'\tdirectory = "{quoted}/.git"']
     return "\n".join(lines) + "\n"
+
+
+# --- outcome ---------------------------------------------------------------------------------------------------------
+
+
+class GitFailed(Exception):
+    """A Git call that did not do what it should. ``code`` is ``failed``, ``timeout`` or ``too_big``."""
+
+    def __init__(self, code: str, message: str, *, returncode: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.returncode = returncode
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    returncode: int
+    stdout: bytes
+    stderr: str = ""
+
+    @property
+    def text(self) -> str:
+        """Standard output as text without its last line end."""
+        return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
