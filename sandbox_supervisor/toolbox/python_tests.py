@@ -75,13 +75,15 @@ def judge(tree: Path, before: Verdict | None, *, install_timeout: float, timeout
         return _skipped(f"before the change: {before.reason}")
     layout = read_layout(tree)
     if layout.framework is None:
-        return _skipped(layout.reason)
+        return _not_run(layout.reason, before)
     home = Path(os.environ.get("HOME") or tempfile.gettempdir())
     work = Path(tempfile.mkdtemp(prefix="python-tests-", dir=home if home.is_dir() else None))
     try:
         environment = prepare(tree, work, layout, Deadline.after(install_timeout))
+        if environment.python is None and before is not None:  # once more: a registry may not have answered
+            environment = prepare(tree, work, layout, Deadline.after(install_timeout))
         if environment.python is None:
-            return _skipped(environment.reason)
+            return _not_run(environment.reason, before)
         first = run_tests(tree, work, environment, starts(layout), limit=timeout)
         if before is None:
             return _plain(first, environment)
@@ -150,6 +152,13 @@ def _fitting(names: Iterable[str], limit: int) -> tuple[str, ...]:
             break
         found.append(name)
     return tuple(found)
+
+
+def _not_run(reason: str, before: Verdict | None) -> Verdict:
+    """Skip the first run; a second one that cannot be made is a failure, since the first could."""
+    if before is None:
+        return _skipped(reason)
+    return Verdict(status=Status.FAILED, reason=f"{reason[:MAX_REASON]}; before the change the tests ran")
 
 
 def _skipped(reason: str) -> Verdict:

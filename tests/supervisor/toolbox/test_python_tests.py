@@ -164,6 +164,20 @@ def test_tests_that_can_no_longer_run_are_a_failure(tmp_path, without_install):
     assert judged(tree, before).status is Status.FAILED
 
 
+def test_a_project_that_can_no_longer_be_installed_is_a_failure(tmp_path, monkeypatch):
+    tree = repository(tmp_path, GOOD)
+    (tree / "setup.py").write_text("raise SystemExit('broken')\n")
+    subprocess.run(["git", "add", "-A"], cwd=tree, check=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    before = Verdict(status=Status.PASSED, reason="all was well")
+    assert judged(tree).status is Status.SKIPPED
+    verdict = judged(tree, before)
+    assert verdict.status is Status.FAILED
+    assert verdict.reason.startswith("the project could not be installed")
+    assert verdict.reason.endswith("before the change the tests ran")
+
+
 def test_what_could_not_be_judged_before_is_not_judged_after(tmp_path):
     verdict = judged(tmp_path, Verdict(status=Status.SKIPPED, reason="no network"))
     assert (verdict.status, verdict.reason) == (Status.SKIPPED, "before the change: no network")
