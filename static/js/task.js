@@ -290,6 +290,7 @@ function onState(state) {
   word.textContent = state.state === "closed" ? "not live any more" : state.state;
   if (state.state !== lastState && lastState) announce(`page: ${word.textContent}`);
   lastState = state.state;
+  main.toggleAttribute("data-away", state.state === "unreachable"); // the last picture, in grey
   if (GONE.has(state.code)) redraw("head", "delivery", "questions");
   note.textContent = state.state === "live" && state.seq ? `event ${state.seq.toLocaleString("en-GB")}` : state.detail ?? "";
 }

@@ -143,7 +143,7 @@ def _note(node: Node, view: NodeView | None, state: NodeState) -> str:
     if state in {NodeState.WAITING, NodeState.READY}:
         return node.kind
     if view is None:
-        return ""
+        return "last heard"
     if view.failure and view.state is NodeState.FAILED:
         return view.failure.code.replace("_", " ")
     tries = len(view.attempts)

@@ -214,6 +214,7 @@ def test_where_nobody_answers_the_last_heartbeat_tells_the_states(house):
     bars.remember(task.pk, NODE_LETTERS[NodeState.SUCCEEDED] + NODE_LETTERS[NodeState.RUNNING])
     text = page(browser(house), f"/tasks/{task.pk}")
     assert "last heard" in text
+    assert "running · last heard" in text
     assert "1 of 2 nodes done" in text
 
 
