@@ -56,4 +56,6 @@ def judge(chosen: Case, harness: Harness) -> Judgement:
         return Judgement(case=chosen.name, verdict=Verdict.BROKEN, why=str(broken))
     except ProviderError as error:
         return Judgement(case=chosen.name, verdict=Verdict.BROKEN, why=f"{type(error).__name__} {error.code}: {error}")
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything, and the other cases are still to be judged
+        return Judgement(case=chosen.name, verdict=Verdict.BROKEN, why=f"{type(error).__name__}: {error}")
     return Judgement(case=chosen.name, verdict=Verdict.HOLDS)

@@ -23,6 +23,10 @@ def verdict(seen: Observation, state: State) -> None:
     expect(seen.endpoint is None, "an ended sandbox should have no endpoint")
 
 
+def is_lost(harness: Harness, ref: SandboxRef) -> None:
+    verdict(harness.wait(ref, State.LOST), State.LOST)
+
+
 @case
 def observing_changes_nothing(harness: Harness) -> None:
     spec, ref = harness.start()
@@ -97,7 +101,7 @@ def throttling_says_when_to_come_back(harness: Harness) -> None:
 def a_killed_instance_is_lost_and_leaves_nothing_running(harness: Harness) -> None:
     spec, ref = harness.start()
     harness.kill_instance(ref)
-    verdict(harness.wait(ref, State.LOST), State.LOST)
+    is_lost(harness, ref)
     expect(harness.compute(spec.name) == 0, "nothing should run")
 
 
@@ -105,14 +109,14 @@ def a_killed_instance_is_lost_and_leaves_nothing_running(harness: Harness) -> No
 def an_object_deleted_from_outside_is_lost(harness: Harness) -> None:
     _, ref = harness.start()
     harness.delete_object(ref)
-    verdict(harness.wait(ref, State.LOST), State.LOST)
+    is_lost(harness, ref)
 
 
 @case
 def a_replaced_instance_is_lost_and_its_replacement_never_runs(harness: Harness) -> None:
     spec, ref = harness.start()
     harness.replace_instance(ref)
-    verdict(harness.wait(ref, State.LOST), State.LOST)
+    is_lost(harness, ref)
     expect(harness.compute(spec.name) == 0, "the replacement should run nothing")
 
 
@@ -120,7 +124,7 @@ def a_replaced_instance_is_lost_and_its_replacement_never_runs(harness: Harness)
 def a_reused_name_is_lost_and_the_successor_is_left_alone(harness: Harness) -> None:
     spec, ref = harness.start()
     harness.reuse_name(ref)
-    verdict(harness.wait(ref, State.LOST), State.LOST)
+    is_lost(harness, ref)
     expect(harness.objects(spec.name) == 1, "the successor should stand")
 
 
@@ -128,7 +132,7 @@ def a_reused_name_is_lost_and_the_successor_is_left_alone(harness: Harness) -> N
 def a_restarted_machine_has_lost_its_sandboxes(harness: Harness) -> None:
     _, ref = harness.start()
     harness.restart_machine(ref)
-    verdict(harness.wait(ref, State.LOST), State.LOST)
+    is_lost(harness, ref)
 
 
 @case

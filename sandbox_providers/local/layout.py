@@ -95,7 +95,10 @@ class Layout:
             data = (self.names / name).read_bytes()
         except FileNotFoundError:
             return None
-        return codec.decode(data, Gone) if data else None
+        try:
+            return codec.decode(data, Gone) if data else None
+        except codec.Malformed:  # a power failure in the middle of writing it: used up it is all the same
+            return Gone(key="", uid="")
 
     def is_known(self, name: str) -> bool:
         """Say whether this state directory has ever heard of the name."""

@@ -39,6 +39,16 @@ def verdict(harness: type[Harness], case: str) -> Verdict:
         made.close()
 
 
+def test_an_accident_inside_a_plugin_breaks_its_case_and_not_the_run():
+    def stumble(self, ref):
+        raise KeyError("no such pod")
+
+    made = harness_with(observe=stumble)()
+    judgement = judge(CASES["a_sandbox_that_was_never_created_is_absent"], made)
+    made.close()
+    assert (judgement.verdict, judgement.why) == (Verdict.BROKEN, "KeyError: 'no such pod'")
+
+
 def resurrect(self, spec, secrets):
     box = self.world.boxes.get(spec.name)
     if box is not None and not box.running:

@@ -137,6 +137,15 @@ def test_creators_and_a_terminator_at_once_end_terminated(harness, provider):
     assert harness.compute(spec.name) == 0
 
 
+def test_a_damaged_memory_of_a_removed_sandbox_still_keeps_its_name_from_being_used(harness, provider):
+    spec = harness.spec()
+    provider.clean_up(by_name(spec.name), leave(spec))
+    (harness.layout.names / spec.name).write_bytes(b'{"key": "ts\0\0')
+    assert provider.observe(by_name(spec.name)).state is State.ABSENT
+    with pytest.raises(SpecConflict):
+        provider.create(spec, harness.secrets())
+
+
 # --- seeing ----------------------------------------------------------------------------------------------------------
 
 
