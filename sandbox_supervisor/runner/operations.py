@@ -112,7 +112,8 @@ class Operations:
         return None, b""
 
     async def leftovers(self, identities: list[dict[str, Any]]) -> Answer:
-        known = frozenset(e.identity.pid for e in self.executions.values() if e.identity)
+        alive = (e for e in self.executions.values() if e.phase is not Phase.EMPTY)
+        known = frozenset(e.identity.pid for e in alive if e.identity)
         await asyncio.to_thread(
             leftovers.end, [codec.convert(one, Identity) for one in identities], self.place.work, known
         )
