@@ -204,6 +204,9 @@ def last_json(text: str) -> dict[str, Any]:
 
 def branch_commit(remote: str | Path, branch: str) -> str:
     done = subprocess.run(
-        ["git", "-C", str(remote), "rev-parse", f"refs/heads/{branch}"], capture_output=True, text=True, check=False
+        ["git", "-C", str(remote), "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.stdout.strip()
