@@ -25,6 +25,8 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
     try:
         _welcome(found, options)
         _stay(layout)
+    except KeyboardInterrupt:  # so early that nothing waited for it yet
+        pass
     finally:
         _leave(layout)
     return 0
