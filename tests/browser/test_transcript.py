@@ -1,13 +1,12 @@
 """``static/js/transcript.js`` in a real browser, fed with events by the test."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page
 
-STATIC = Path(__file__).parents[2] / "static"
-ORIGIN = "http://console.test"
+from tests.browser.served_static import ORIGIN, page_with
+
 DOCUMENT = """<!doctype html><title>t</title>
 <link rel="stylesheet" href="/css/console.css">
 <link rel="stylesheet" href="/css/pages.css">
@@ -21,19 +20,8 @@ pytestmark = [pytest.mark.browser]
 
 @pytest.fixture(scope="module")
 def page(browser: Browser):
-    context = browser.new_context()
-    opened = context.new_page()
-
-    def serve(route: Route) -> None:
-        path = route.request.url.removeprefix(ORIGIN)
-        if path == "/":
-            route.fulfill(body=DOCUMENT, content_type="text/html")
-        else:
-            route.fulfill(path=STATIC / path.lstrip("/"))
-
-    context.route("**/*", serve)
-    yield opened
-    context.close()
+    with page_with(browser, DOCUMENT) as opened:
+        yield opened
 
 
 @pytest.fixture
