@@ -11,7 +11,7 @@ import pytest
 from sandbox_supervisor.drivers import acp
 from sandbox_supervisor.runner.link import RunnerRefused, Spawn, SpawnKind
 from tests.supervisor.drivers.agents import agent
-from tests.supervisor.runner.stage import ATTEMPT, Ran, Stage, rss, running, stage, token, until
+from tests.supervisor.runner.stage import ATTEMPT, Ran, Stage, rss, running, token, until
 
 MIB = 1024 * 1024
 
@@ -356,45 +356,6 @@ def prompt(message):
 async def test_control_characters_and_escapes_travel_as_text(at: Stage):
     ran = await lead(at, r"""def prompt(message): text("\x1b[2J\x00\u202e<script>"); done(message)""")
     assert ran.told("session.message")[0]["text"] == "\x1b[2J\x00\u202e<script>"
-
-
-# --- cancel ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_cancel_is_told_to_the_agent_and_its_open_questions_are_cancelled(at: Stage):
-    body = """
-def prompt(message):
-    text("asking"); answer = ask(80, "session/request_permission", options=[])
-    open("told", "w").write(json.dumps(answer["result"])); done(message, "cancelled")
-def cancelled(message): open("cancelled", "w").write("yes")
-"""
-    await at.begin(agent(body))
-    await at.first(lambda event: event.kind == "ask")
-    await at.link.stop(ATTEMPT, kill=False)
-    assert (await at.rest()).exit["outcome"] == "cancelled"
-    assert (at.attempt().tree / "told").read_text() == '{"outcome": {"outcome": "cancelled"}}'
-
-
-async def test_an_agent_that_ends_its_turn_on_cancel_ends_on_the_first_rung(tmp_path: Path):
-    async with stage(tmp_path, "none", None, "--patience", "60", "60", "60") as patient:
-        body = (
-            "def prompt(message): globals().update(m=message); text('up')\ndef cancelled(message): done(m, 'cancelled')"
-        )
-        await patient.begin(agent(body))
-        await patient.first(lambda event: "up" in str(event.data))
-        async with asyncio.timeout(20):  # no second rung was waited for
-            await patient.link.stop(ATTEMPT, kill=False)
-        ran = await patient.rest()
-        assert ran.exit["outcome"] == "cancelled"
-        assert ran.told("session.ended") == [{"stop_reason": "cancelled", "exit_code": 0, "signal": None}]
-
-
-async def test_an_agent_that_does_not_hear_a_cancel_is_ended_by_the_end_of_its_input(at: Stage):
-    body = "def prompt(message): text('up')\nimport atexit\natexit.register(lambda: open('gone-in-peace', 'w').close())"
-    await at.begin(agent(body))
-    await at.first(lambda event: "up" in str(event.data))
-    await at.link.stop(ATTEMPT, kill=False)
-    assert (at.attempt().tree / "gone-in-peace").exists()
 
 
 async def test_a_killed_driver_host_is_an_infra_failure_and_leaves_no_agent(at: Stage):
