@@ -1,6 +1,5 @@
 """Sessions with agents of every kind: those that keep to the protocol, those that deviate, those that attack."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
