@@ -33,7 +33,7 @@ def fail(key: str) -> None:
         logging.getLogger("y").exception("failed")
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", KEYS, ids=["sign-in link", "API token", "task token"])
 def test_a_key_is_known_by_its_beginning_and_not_shown(lines, key):
     logging.getLogger("django.request").warning("Forbidden: /sign-in/%s", key)
     structlog.get_logger("x").warning("event", header=f"Bearer {key}", nested={"k": [key]})
