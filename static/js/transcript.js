@@ -83,7 +83,9 @@ export class Transcript {
     this.output = null;
     /** @type {Set<HTMLElement>} outputs that have grown since the reader was last brought to their end */
     this.grown = new Set();
-    this.count = 0;
+    this.notice = make("p", "turn-mark");
+    this.count = 0; // entries so far
+    this.calls = 0; // tool calls that are shown
     this.dropped = 0;
     this.following = true;
     root.addEventListener("scroll", () => this.setFollowing(root.scrollHeight - root.scrollTop - root.clientHeight < 40), { signal });
@@ -120,7 +122,7 @@ export class Transcript {
     this.tools.clear();
     this.grown.clear();
     this.group = this.output = null;
-    this.count = this.dropped = 0;
+    this.count = this.calls = this.dropped = 0;
   }
 
   /** @param {Event[]} events */
@@ -246,6 +248,7 @@ export class Transcript {
     Object.assign(entry.data, Object.fromEntries(Object.entries(patch).filter(([, value]) => value !== null && value !== undefined)));
     if (!known) {
       this.tools.set(String(patch.id), entry);
+      this.calls += 1;
       this.toolGroup().querySelector(".tools-list")?.append(entry.row);
     }
     this.drawTool(entry, event.at);
@@ -255,6 +258,7 @@ export class Transcript {
 
   toolGroup() {
     if (this.group && (this.group.lastElementChild?.childElementCount ?? 0) < CALLS_GROUPED) return this.group;
+    this.group?.removeAttribute("open"); // a full one; its failures stay counted in its summary
     this.output = null;
     const group = make("details", "disc tools");
     group.setAttribute("open", "");
@@ -322,12 +326,20 @@ export class Transcript {
     this.append(this.output, `${data.head ?? ""}\n… ${data.length} bytes, the whole output can be downloaded …\n${data.tail ?? ""}`, channel);
   }
 
+  /** Let the oldest entries go when there are too many of them, or of tool calls inside them. */
   trim() {
-    const over = this.root.childElementCount - ITEMS_SHOWN;
-    if (over <= 0) return;
-    for (let left = over + (this.dropped ? 1 : 0); left > 0; left -= 1) this.root.firstElementChild?.remove();
-    this.dropped += over;
-    this.root.prepend(make("p", "turn-mark", `${this.dropped} earlier entries are not shown`));
+    let gone = 0;
+    while (this.root.childElementCount > ITEMS_SHOWN || this.calls > ITEMS_SHOWN) {
+      const oldest = this.notice.isConnected ? this.notice.nextElementSibling : this.root.firstElementChild;
+      if (!oldest || oldest === this.root.lastElementChild) break;
+      this.calls -= oldest.querySelectorAll("details.tool").length;
+      oldest.remove();
+      gone += 1;
+    }
+    if (!gone) return;
+    this.dropped += gone;
+    this.notice.textContent = `${this.dropped} earlier entries are not shown`;
+    if (!this.notice.isConnected) this.root.prepend(this.notice);
     for (const [id, text] of this.texts) if (!text.isConnected) this.texts.delete(id);
     for (const [id, { row }] of this.tools) if (!row.isConnected) this.tools.delete(id);
   }

@@ -108,6 +108,15 @@ def test_tool_calls_are_grouped_and_a_failed_one_is_open_and_counted(shown):
 def test_hundreds_of_calls_without_a_word_between_come_in_several_groups(shown):
     add(shown, *[tool(number) for number in range(450)])
     assert shown.locator("details.tools").count() == 3
+    assert shown.locator("details.tools[open]").count() == 1
+
+
+def test_thousands_of_calls_do_not_stay_in_the_page(shown):
+    for turn in range(10):
+        add(shown, *[tool(turn * 500 + number) for number in range(500)])
+    assert shown.locator("details.tool").count() <= 4000
+    assert "call 4999" in (shown.locator("details.tool").last.text_content() or "")
+    assert shown.locator("#transcript > *").first.text_content() == "5 earlier entries are not shown"
 
 
 def test_it_follows_until_the_reader_scrolls_back_and_again_when_told_to(shown):
