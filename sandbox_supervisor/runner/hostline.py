@@ -10,13 +10,15 @@ from sandbox_supervisor.runner.link import SessionEventKind
 
 HEADER_LIMIT = 256 * 1024
 PAYLOAD_LIMIT = 64 * 1024
+SESSION_LIMIT = 256 * 1024 * 1024  # bytes that a session may report; output has a cap of its own where it is kept
 
 
 class HostLine:
-    """``report`` is what the host said about the end; ``broken`` why it was not believed."""
+    """``report`` is what the host said about the end; ``broken`` why it was listened to no longer."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, limit: int = SESSION_LIMIT) -> None:
         self._sock = sock
+        self._left = limit
         self._line: wire.Line | None = None
         self._reader: asyncio.StreamReader | None = None
         self.report: dict[str, Any] | None = None
@@ -40,7 +42,15 @@ class HostLine:
             if frame.header.get("t") == "end":
                 self.report = claims.check_report(frame.header.get("report"))
             elif self.report is None:
+                self._count(frame)
                 yield claims.check_event(frame)
+
+    def _count(self, frame: wire.Frame) -> None:
+        """Charge a report to the session, lest an agent that never ends fills the disk."""
+        if frame.header.get("kind") != SessionEventKind.OUTPUT:
+            self._left -= frame.size
+        if self._left < 0:
+            raise claims.Nonsense("more was reported than a session may hold")
 
     def close(self) -> None:
         if self._line is not None:

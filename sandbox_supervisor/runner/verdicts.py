@@ -19,7 +19,7 @@ class Ending:
     exited: dict[str, int] | None  # of the first process: {code} or {signal}; None if it was never seen to end
     failed: str | None = None  # why it could not be executed
     report: dict[str, Any] | None = None  # of the driver host
-    broken: str | None = None  # why the driver host was not believed
+    broken: str | None = None  # why the driver host was listened to no longer
 
 
 def judge(end: Ending) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def judge(end: Ending) -> dict[str, Any]:
     if end.failed is not None:
         return _failure(end, FailureClass.INFRA, "spawn_failed", f"The program could not be started: {end.failed}")
     if end.broken is not None:
-        return _failure(end, FailureClass.PROTOCOL, "driver_host", f"The driver host was not believed: {end.broken}")
+        return _failure(end, FailureClass.PROTOCOL, "driver_host", f"The driver host was stopped: {end.broken}")
     if end.kind is SpawnKind.DRIVER:
         return _judge_driver(end)
     return _judge_command(end)
