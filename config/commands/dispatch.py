@@ -76,6 +76,7 @@ def prepare_layout(checkout: Path, port: int | None) -> Layout:
     """
     environment = env.Environment()
     folder = environment.get(env.STATE_DIR, checkout / ".caisson")
+    _check_paths(checkout, folder)
     try:
         state.prepare(folder)
         run = state.run_folder(folder)
@@ -98,6 +99,16 @@ def prepare_layout(checkout: Path, port: int | None) -> Layout:
     os.environ["CAISSON_STATE_DIR"] = str(folder)
     os.environ["CAISSON_PORT"] = str(layout.port)
     return layout
+
+
+def _check_paths(*folders: Path) -> None:
+    """Refuse what the process manager's configuration cannot hold: it takes the rest of such a path for a comment."""
+    for folder in folders:
+        if any(sign in str(folder) for sign in (" #", " ;", "\n", "\r")):
+            raise ProductProblem(
+                f"the path {str(folder)!r} cannot be used: it holds a line end, or '#' or ';' after a space. "
+                "Move the checkout, or set CAISSON_STATE_DIR to another folder."
+            )
 
 
 def _parser() -> argparse.ArgumentParser:

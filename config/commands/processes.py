@@ -1,5 +1,6 @@
 """The processes of the embedded product, as the process manager (supervisord) is told to run them."""
 
+import re
 import shlex
 import shutil
 import sys
@@ -84,7 +85,7 @@ def web_arguments(layout: Layout) -> list[str]:
 
     Daphne gives no back-pressure on send; the console's credits do that.
     """
-    socket = str(layout.run / "control.sock").replace("\\", "\\\\").replace(":", "\\:")
+    socket = re.sub(r"([\\:=])", r"\\\1", str(layout.run / "control.sock"))
     return [
         *("--endpoint", f"tcp:{layout.port}:interface=127.0.0.1"),
         *("--endpoint", f"unix:{socket}:mode=600:lockfile=1"),  # a stale socket is replaced

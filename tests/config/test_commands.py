@@ -1,15 +1,17 @@
 """What the commands of ``./caisson`` say, keep and leave behind, without a running product."""
 
 import argparse
+import dataclasses
 import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet import endpoints as twisted_endpoints
 
 from config import state
-from config.commands import dispatch, follow, product, reset, result, terminal, work
+from config.commands import dispatch, follow, processes, product, reset, result, terminal, work
 from config.commands.client import ApiProblem, Client
 from config.commands.processes import Layout
 
@@ -166,3 +168,17 @@ def test_the_database_of_a_newer_version_is_refused_by_name():
     MigrationRecorder.Migration.objects.create(app="tasks_app", name="9999_from_the_future")
     with pytest.raises(product.ProductProblem, match=r"newer Caisson.*9999_from_the_future"):
         local.prepare_database()
+
+
+@pytest.mark.parametrize("name", ["Project #1", "a ;b", "a\nb"])
+def test_a_state_directory_that_the_process_manager_would_misread_is_refused_and_not_made(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("CAISSON_STATE_DIR", str(tmp_path / name))
+    with pytest.raises(product.ProductProblem, match="cannot be used"):
+        dispatch.prepare_layout(Path("/checkout"), None)
+    assert not (tmp_path / name).exists()
+
+
+def test_twisted_reads_an_odd_socket_path_as_it_is(layout):
+    odd = dataclasses.replace(layout, run=Path("/a=b:c\\d"))
+    endpoint = next(word for word in processes.web_arguments(odd) if word.startswith("unix:"))
+    assert twisted_endpoints._parse(endpoint) == (["unix", "/a=b:c\\d/control.sock"], {"mode": "600", "lockfile": "1"})
