@@ -33,14 +33,14 @@ def judge_presence(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLim
     if observation is None or task.presence is not Presence.PRESENT:
         return NOTHING
     if task.instance and observation.instance and observation.instance != task.instance:
-        return _gone(task, observation, Presence.LOST, "Its sandbox was replaced by another instance.")
+        return _gone(task, observation, Presence.LOST, "Its sandbox was replaced by another instance")
     match observation.state:
         case State.ABSENT:
             return _absent(task, observation, now)
         case State.LOST if observation.authoritative:
-            return _gone(task, observation, Presence.LOST, "Its sandbox is lost.")
+            return _gone(task, observation, Presence.LOST, "Its sandbox is lost")
         case State.TERMINATED if observation.authoritative:
-            return _gone(task, observation, Presence.TERMINATED, "Its sandbox was ended from outside.")
+            return _gone(task, observation, Presence.TERMINATED, "Its sandbox was ended from outside")
         case State.FAILED if observation.authoritative:
             return _failed_inside(task, observation).and_then(_here(task, observation))
         case _:
@@ -70,7 +70,7 @@ def _here(task: TaskFacts, observation: Observation) -> Decision:
 def _absent(task: TaskFacts, observation: Observation, now: datetime) -> Decision:
     since, reads = task.absent_since or now, task.absent_reads + 1
     if reads >= ABSENT_READS and now - since >= ABSENT_FOR:
-        return _gone(task, observation, Presence.LOST, f"The provider found no trace of its sandbox {reads} times.")
+        return _gone(task, observation, Presence.LOST, f"The provider found no trace of its sandbox {reads} times")
     return Decision(suspicion=Suspicion(since=since, reads=reads))
 
 
@@ -79,7 +79,8 @@ def _gone(task: TaskFacts, observation: Observation, presence: Presence, message
     if task.status not in LIVE:
         return gone
     code = _code(task.status, observation.reason, FailureCode.SANDBOX_LOST)
-    return failed(code, "sandbox", f"{message} {observation.cause}".strip(), reason=observation.reason).and_then(gone)
+    told = f"{message}: {observation.cause}" if observation.cause else f"{message}."
+    return failed(code, "sandbox", told, reason=observation.reason).and_then(gone)
 
 
 def _failed_inside(task: TaskFacts, observation: Observation) -> Decision:
