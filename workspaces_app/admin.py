@@ -3,12 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.admin import UserAdmin
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.http import HttpRequest
 
 from workspaces_app.access import Permission, actor_of_user, allowed
 from workspaces_app.models import AllowedRoot, ApiToken, AuditEvent, Membership, Repository, User, Workspace
+from workspaces_app.rest import throttles
 from workspaces_app.services import audit, repositories
 from workspaces_app.states import Verb
 
@@ -20,6 +23,20 @@ else:  # generic for the type checker only
     DjangoUserAdmin = UserAdmin
 
 OF_THE_DEPLOYMENT = ""  # the workspace of events that belong to none
+
+
+class PatientSignIn(AdminAuthenticationForm):
+    """The form for a password, which an address may try only so often. By name would let anybody shut anybody out."""
+
+    def clean(self) -> dict[str, Any]:
+        address = str(self.request.META.get("REMOTE_ADDR", "")) if self.request else ""
+        standing = throttles.count("password", address)
+        if standing.exceeded:
+            raise ValidationError(f"Too many tries. Try again in {standing.reset} s.", code="throttled")
+        return super().clean()
+
+
+admin.site.login_form = PatientSignIn
 
 
 @admin.register(User)

@@ -21,6 +21,7 @@ from workspaces_app.models import (
     User,
     Workspace,
 )
+from workspaces_app.rest import throttles
 from workspaces_app.services import audit, bootstrap, repositories, tokens
 from workspaces_app.services.audit import SYSTEM
 from workspaces_app.states import Role, Scope, Verb
@@ -235,3 +236,17 @@ def test_tokens_and_trail_of_a_workspace_are_shown_to_those_who_administer_it(cl
     shown = {role: word in page(staff(house.members[role]), model) for role in Role}
     assert shown == {role: role.rank >= needed.rank for role in Role}
     assert word not in page(client, model)
+
+
+def test_a_password_cannot_be_guessed_at_speed(monkeypatch):
+    monkeypatch.setitem(throttles.RATES, "password", throttles.Rate(2, seconds=10**9))
+    User.objects.create_superuser("vera", password="a quite long phrase")
+    guesses = ["one", "two", "a quite long phrase"]
+
+    def attempt(password: str, address: str) -> Client:
+        browser = Client(HTTP_HOST="localhost", REMOTE_ADDR=address)
+        browser.post(reverse("admin:login"), {"username": "vera", "password": password})
+        return browser
+
+    assert not any("_auth_user_id" in attempt(guess, "192.0.2.1").session for guess in guesses)
+    assert "_auth_user_id" in attempt(guesses[-1], "192.0.2.2").session

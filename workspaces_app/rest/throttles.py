@@ -23,6 +23,7 @@ RATES: Mapping[str, Rate] = {
     "write": Rate(300),
     "create": Rate(60),
     "sandbox": Rate(6000),
+    "password": Rate(10),
 }
 
 
