@@ -4,6 +4,8 @@ import argparse
 import dataclasses
 import io
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,17 @@ PROMISED = {
     *("nodes", "attempts", "max_parallel", "rework_rounds", "events", "first_node_s", "total_s"),
     *("presence", "retain_until", "console_url", "database"),
 }
+
+
+@pytest.fixture(autouse=True)
+def process_as_it_was() -> Iterator[None]:
+    """Commands own their process: what they set of it must not reach the next test."""
+    environment, mask = dict(os.environ), os.umask(0o022)
+    os.umask(mask)
+    yield
+    os.umask(mask)
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 @pytest.fixture
