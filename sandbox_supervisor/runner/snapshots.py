@@ -25,6 +25,7 @@ DIFF_LIMIT = 8 * 1024 * 1024
 PACK_LIMIT = 512 * 1024 * 1024
 LISTING_LIMIT = 256 * 1024 * 1024
 TIMEOUT = 600.0
+LIVE_TIMEOUT = 60.0  # while the agent may still change files under us, and could keep the end of its attempt waiting
 _CUT = b"\n... the diff is longer than 8 MiB and ends here\n"
 _GITLINK = b"160000"
 _SLOW_READERS = ("-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false")
@@ -45,6 +46,7 @@ class _Ours:
 
     folder: Folder
     repo: Path
+    timeout: float = TIMEOUT
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -54,7 +56,7 @@ class _Ours:
             self.env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
 
     def run(self, *args: str, data: bytes | None = None, tree: bool = False, **options: object) -> git.Completed:
-        settings = {"timeout": TIMEOUT, "env": self.env} | options
+        settings = {"timeout": self.timeout, "env": self.env} | options
         place = self.folder.tree if tree else None
         return git.run(self.folder.git, *_SLOW_READERS, *args, input=data, work_tree=place, **settings)  # type: ignore[arg-type]
 
@@ -88,7 +90,7 @@ def diff(folder: Folder, repo: Path, base_commit: str) -> int:
     path = folder.git / "diff"
     path.unlink(missing_ok=True)
     with children.call():
-        ours = _ours(folder, repo, base_commit)
+        ours = _ours(folder, repo, base_commit, timeout=LIVE_TIMEOUT)
         ours.run(
             "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-M", f"--output={path}",
             base_commit, _tree(ours), "--", prefix=_bounded(DIFF_LIMIT), accept=(0, _TOO_LONG),
@@ -121,11 +123,11 @@ def _bytes(path: Path, offset: int, length: int) -> bytes:
         return os.pread(file.fileno(), length, max(0, offset))
 
 
-def _ours(folder: Folder, repo: Path, base_commit: str) -> _Ours:
+def _ours(folder: Folder, repo: Path, base_commit: str, *, timeout: float = TIMEOUT) -> _Ours:
     if not valid_commit(base_commit):
         raise RunnerRefused("bad_commit", f"{base_commit[:80]!r} is not a full commit id")
     restore(folder, repo, base_commit)
-    return _Ours(folder, repo)
+    return _Ours(folder, repo, timeout)
 
 
 def _head(ours: _Ours, base_commit: str) -> str:
