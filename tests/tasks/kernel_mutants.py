@@ -65,7 +65,7 @@ def _wrongs(node: ast.AST) -> Iterator[Wrong]:
         case ast.Call() if ast.unparse(node.func) != "dataclass":
             yield from _wrong_calls(node)
         case ast.UnaryOp(op=ast.Not()):
-            yield (node, "op"), ast.UAdd(), f"lost {ast.unparse(node)}"
+            yield (node, "operand"), ast.UnaryOp(ast.Not(), node.operand), f"lost {ast.unparse(node)}"
 
 
 def _wrong_conditions(node: ast.BoolOp) -> Iterator[Wrong]:
