@@ -63,8 +63,10 @@ class Product:
         )
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command and go on; it hears signals as in a terminal, however the suite itself was started."""
         return subprocess.Popen(
             [*SCRIPT, *arguments],
+            preexec_fn=_hear_signals,  # noqa: PLW1509 - it takes no lock
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -160,6 +162,12 @@ class Product:
         until(lambda: not self.kill("sandbox_supervisor"), what="sandboxes ended", patience=30)
         until(lambda: not self.kill("supervisord"), what="process manager ended", patience=30)
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+def _hear_signals() -> None:
+    """Undo what ``nohup`` and a shell's ``&`` leave to their children."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _command_line(folder: Path) -> str:

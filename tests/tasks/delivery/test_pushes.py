@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ class Prepared:
         self.project, self.mirror, self.objects = project, path, objects
         self.push = push.Push(branch=BRANCH, commit=commit, expected="")
 
-    def go(self, remote: Remote | None = None, **changes: str) -> None:
+    def go(self, remote: Remote | None = None, **changes: Any) -> None:
         remote = remote or reach(str(self.project.remote))
         push.carry_out(replace(self.push, **changes), remote, mirror=self.mirror, objects=self.objects)
 

@@ -23,6 +23,7 @@ from tasks_app.errors import (
 from tasks_app.models import IdempotencyRecord, Quota, Task, TaskEvent
 from tasks_app.services import lifecycle
 from tasks_app.services.creation import create, create_task, validate_task
+from tasks_app.services.creation.prepare import prepare
 from tests.git_remotes import git
 from tests.tasks.lifecycle.house import use
 from workspaces_app.access import NOBODY, Actor
@@ -231,17 +232,17 @@ class TestRefusals:
 class TestIdempotency:
     def test_a_repeat_that_overtakes_the_first_is_answered_with_its_task(self, house, monkeypatch):
         """The first one finds the branch taken, and the last room in use: by itself."""
-        prepare, others = create.prepare, []
+        others: list[Task] = []
 
         def slow(*arguments):
             with monkeypatch.context() as quick:
                 quick.setattr(create, "prepare", prepare)
-                others.append(house.create(key="once", task_branch="mine"))
+                others.append(house.create(key="once", task_branch="mine").task)
             return prepare(*arguments)
 
         monkeypatch.setattr(create, "prepare", slow)
         created = house.create(key="once", task_branch="mine")
-        assert (created.replayed, created.task) == (True, others[0].task)
+        assert (created.replayed, created.task) == (True, others[0])
 
     def test_the_same_key_gives_the_same_task(self, house):
         first, second = house.create(key="once"), house.create(key="once")

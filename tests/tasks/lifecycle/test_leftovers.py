@@ -100,7 +100,8 @@ class TestUploads:
 
     def test_what_a_sandbox_that_stands_is_sending_stays(self, house):
         ended, running = house.ended(task_branch="a"), house.running(task_branch="b")
-        rows = [self.half_sent(house, ended), self.half_sent(house, running), self.half_delivered(house, running)]
+        rows: list[Archive | Delivery] = [self.half_sent(house, task) for task in (ended, running)]
+        rows.append(self.half_delivered(house, running))
         leftovers.sweep()
         for row in rows:
             row.refresh_from_db()
