@@ -23,6 +23,14 @@ HEADER_LIMIT = 32 * 1024
 CONNECTIONS = 256  # agents share the loopback with this server
 
 
+async def _close(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Close in order what lets itself be closed in order, then the rest."""
+    with contextlib.suppress(AssertionError):  # from a WebSocket that is half through its handshake
+        await server.shutdown(sockets=[listener])
+    for connection in list(server.server_state.connections):
+        connection.transport.abort()
+
+
 def _impatient(silence: float) -> type[H11Protocol]:
     """Make a protocol that closes a connection without a request: anything in the sandbox can open one, at our cost."""
 
@@ -82,5 +90,4 @@ async def serve(
             started.set()
         await asyncio.get_running_loop().create_future()
     finally:
-        with contextlib.suppress(AssertionError):  # from a WebSocket that is half through its handshake
-            await server.shutdown(sockets=[listener])
+        await _close(server, listener)
