@@ -79,7 +79,7 @@ function showRow(row, sign, generation, since) {
   const name = row.querySelector(".name");
   let round = row.querySelector(".round");
   if (generation > 1 && name) {
-    if (!round) name.append((round = Object.assign(document.createElement("span"), { className: "round" })));
+    if (!round) name.after(" ", (round = Object.assign(document.createElement("span"), { className: "round" })));
     round.textContent = `gen ${generation}`;
   }
   const time = row.querySelector(".t");
