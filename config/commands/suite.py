@@ -188,8 +188,8 @@ FAST_TESTS = (
 RUNS: dict[str, tuple[Stage, ...]] = {
     "all": (
         *(FORMAT, LINT, FRONT_END, TYPES, IMPORTS, MIGRATIONS),
-        Stage(name="tests", budget=420, run=_tests("-m", "not serial and not browser and not nightly")),
-        Stage(name="serial tests", budget=300, run=_tests("-m", "serial and not browser and not nightly", workers=1)),
+        Stage(name="tests", budget=600, run=_tests("-m", "not serial and not browser and not nightly")),
+        Stage(name="serial tests", budget=360, run=_tests("-m", "serial and not browser and not nightly", workers=1)),
         Stage(name="tests on PostgreSQL", budget=240, run=_postgres),
         Stage(name="browser", budget=120, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
     ),
