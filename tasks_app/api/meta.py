@@ -23,7 +23,8 @@ from tasks_app.services import clock, sweeps
 from workspaces_app.rest.views import ApiView, Method, answer, declare
 
 JSON = "application/json"
-SHAPES: dict[str, type[Any]] = {"event": Envelope, "snapshot": Snapshot, "command": Command}
+FLOW = "flow.v1.json"
+SHAPES: dict[str, type[Any]] = {"event.v1.json": Envelope, "snapshot.v1.json": Snapshot, "command.v1.json": Command}
 
 
 def release() -> str:
@@ -78,11 +79,11 @@ class Schemas(ApiView):
     methods = declare(GET=Method(dict))
 
     def get(self, request: Request, name: str) -> Response:
-        """Read a schema: flow, event, snapshot or command."""
-        if name == "flow":
+        """Read a schema: flow.v1.json, event.v1.json, snapshot.v1.json or command.v1.json."""
+        if name == FLOW:
             return Response(shape.schema())
         if name not in SHAPES:
-            known = ", ".join(("flow", *SHAPES))
+            known = ", ".join((FLOW, *SHAPES))
             raise NotVisible(f"There is no schema {name[:40]!r}; there are {known}.", code="schema_unknown")
         return Response(msgspec.json.schema(SHAPES[name]))
 

@@ -181,7 +181,7 @@ def world(db: None) -> World:
         "<str:repository_id>": house.repository.pk,
         "<str:key_id>": other.pk,
         "<str:version_id>": house.flow_version.pk,
-        "<str:name>": "flow",
+        "<str:name>": "flow.v1.json",
         "<str:kind>": "snapshot",
         "<int:number>": "1",
         "^artefacts/(?P<digest>[0-9a-f]{64})$": f"artefacts/{'a' * 64}",

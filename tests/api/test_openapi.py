@@ -75,7 +75,7 @@ def known(house: House) -> dict[str, str]:
         "version_id": house.flow_version.pk,
         "repository_id": house.repository.pk,
         "number": "1",
-        "name": "flow",
+        "name": "flow.v1.json",
         "attempt_id": "work.1.1",
         "key": "work",
     }

@@ -28,7 +28,7 @@ def problem(response: Any, status: int, code: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("path", ["tasks", "me", "policy", "flows", "tasks/tsk_x/graph", "schemas/flow"])
+@pytest.mark.parametrize("path", ["tasks", "me", "policy", "flows", "tasks/tsk_x/graph", "schemas/flow.v1.json"])
 def test_somebody_anonymous_is_asked_to_sign_in(path):
     response = Api.anonymous().get(path)
     problem(response, 401, "unauthenticated")

@@ -219,7 +219,7 @@ def test_the_deployment_says_what_it_is(api):
 
 @pytest.mark.parametrize("name", ["flow", "event", "snapshot", "command"])
 def test_schemas_are_served(api, name):
-    body = api.get(f"schemas/{name}").json()
+    body = api.get(f"schemas/{name}.v1.json").json()
     assert "$defs" in body or "properties" in body
 
 
