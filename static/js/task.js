@@ -209,9 +209,12 @@ async function redrawHeadOfDrawer() {
 
 // --- the drawer and its session -------------------------------------------------------------------------------------
 
-/** @param {string} query @param {boolean} remember */
-async function showDrawer(query, remember) {
+/** Show another node, attempt or tab. ``leaving``: until it is there, nobody can press a button of the node that was shown. @param {string} query @param {boolean} remember */
+async function showDrawer(query, remember, leaving = false) {
+  const drawer = document.querySelector(".drawer");
+  if (leaving) drawer?.toggleAttribute("inert", true);
   const drawn = await fetchPart("drawer", location.pathname + query);
+  if (drawn !== null) drawer?.toggleAttribute("inert", false);
   if (drawn === false && remember) location.search = query;
   if (!drawn) return;
   if (remember) history.pushState(null, "", query);
@@ -265,7 +268,7 @@ document.addEventListener("click", (event) => {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
   const isInside = link.closest(".drawer") !== null;
-  void showDrawer(link.getAttribute("href") ?? "?", true).then(() => {
+  void showDrawer(link.getAttribute("href") ?? "?", true, !isInside).then(() => {
     if (!isInside && matchMedia("(max-width: 67.99rem)").matches) document.querySelector(".drawer")?.scrollIntoView({ block: "start" });
   });
 });
