@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=0.1, help="seconds between two lines")
     asked = parser.parse_args()
     with product() as running:
-        link = local.sign_in_link(running.layout)  # before Playwright, beside whose loop Django asks no database
+        link = local.sign_in_link(running.client.url)  # before Playwright, beside whose loop Django asks no database
         flow = running.publish(FLOW.format(lines=asked.lines, every=asked.every))
         ours, peer, version = _measure(running, link, flow, lines=asked.lines, every=asked.every)
     result = {
