@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,14 +147,23 @@ class Product:
             return False
 
     def kill(self, *words: str) -> int:
-        """Send SIGKILL to these processes; give how many there were."""
-        killed = self.pids(*words)
+        """Send SIGKILL to the processes whose command line holds every word; give how many there were."""
+        (count,) = self.kill_at_once(words)
+        return count
+
+    def kill_at_once(self, *victims: tuple[str, ...]) -> list[int]:
+        """Do the same for several descriptions, one count each, and only then wait until all are gone.
+
+        A process with many threads is seen for a moment after its death: who asked for its successor without that
+        wait was given the dying one.
+        """
+        found = [self.pids(*words) for words in victims]
+        killed = {pid for pids in found for pid in pids}
         for pid in killed:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        return len(killed)
+        until(lambda: not killed & set(self.pids()), what=f"{victims} killed", patience=30)
+        return [len(pids) for pids in found]
 
     def end(self) -> None:
         """Stop the product, end every sandbox, remove the state directory; nothing is left running."""
