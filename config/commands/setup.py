@@ -16,8 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from config.commands import result
+from config.commands import in_use, result
 
+PRODUCT = "requirements.txt"
+SUITE = "requirements-test.txt"  # everything in PRODUCT, as pinned there, and more
+AS_IT_IS = ("stop", "doctor")  # commands that ask only for an environment that is whole, be it an older one
 GIT_NEEDED = (2, 38)  # the first one with ``git merge-tree --write-tree``
 USAGE = """\
 usage: ./caisson COMMAND [options]
@@ -40,6 +43,29 @@ class SetupProblem(Exception):
     """Something outside the project is missing or broken; the message says what, where and how to fix it."""
 
 
+class Environment:
+    """``.venv`` with its stamps: ``made`` (Python and pip are whole), ``unfinished`` (pip was at work), one for each
+    list of requirements that is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        self.stamps = folder / "caisson-stamps"
+        self.made = self.stamps / "made"
+        self.unfinished = self.stamps / "unfinished"
+
+    def holds(self, requirements: Path) -> bool:
+        """Say whether this list is installed as it stands now, for the Python that runs now."""
+        try:
+            return self.python.exists() and (self.stamps / requirements.name).read_text() == _stamp(requirements)
+        except OSError:
+            return False
+
+    def is_whole(self) -> bool:
+        """Say whether everything that the product needs was installed once, be it in an older version."""
+        return self.python.exists() and (self.stamps / PRODUCT).exists() and not self.unfinished.exists()
+
+
 def main(root: str, arguments: list[str]) -> int:
     """Run one command of ``./caisson`` from the checkout at ``root``. Gives the exit status; 2 is wrong usage."""
     if not arguments or arguments[0] in {"help", "--help", "-h"}:
@@ -48,19 +74,32 @@ def main(root: str, arguments: list[str]) -> int:
     if arguments[0] not in COMMANDS:
         sys.stderr.write(f"caisson: there is no command {arguments[0]!r}.\n\n{USAGE}")
         return 2
-    checkout = Path(root)
-    if _inside(checkout / ".venv"):
+    checkout, environment = Path(root), Environment(Path(root) / ".venv")
+    requirements = SUITE if arguments[0] == "test" else PRODUCT
+    ready = environment.holds(checkout / requirements) or (arguments[0] in AS_IT_IS and environment.is_whole())
+    if _inside(environment.folder) and (ready or not environment.made.exists()):  # what set-up did not make is trusted
         from config.commands import dispatch
 
         return dispatch.main(checkout, arguments)
+    return _set_up_and_go_on(checkout, arguments, None if ready else requirements)
+
+
+def _set_up_and_go_on(checkout: Path, arguments: list[str], requirements: str | None) -> int:
+    """Run the command again in the environment, after what it still needs; comes back only when that cannot be had."""
+    environment = Environment(checkout / ".venv")
+    script = [str(checkout / "caisson"), *arguments]
+    if _inside(environment.folder):  # no Python can make anew what it runs from
+        return _hand_over(Path(sys.executable).resolve(), script)
     try:
-        check_git()
-        python = prepare(checkout, "requirements-test.txt" if arguments[0] == "test" else "requirements.txt")
+        if arguments[0] != "stop":
+            check_git()
+        if requirements:
+            prepare(checkout, requirements)
     except SetupProblem as problem:
         return _given_up(arguments, f"caisson: {problem}", 1)
     except KeyboardInterrupt:
         return _given_up(arguments, "\ncaisson: set-up was interrupted; the next command goes on with it", 130)
-    return _hand_over(python, [str(checkout / "caisson"), *arguments])
+    return _hand_over(environment.python, script)
 
 
 def _given_up(arguments: list[str], words: str, status: int) -> int:
@@ -92,40 +131,43 @@ def check_git() -> None:
 def prepare(checkout: Path, requirements: str) -> Path:
     """Give the Python of ``.venv`` with everything in ``requirements`` installed as pinned. Raises SetupProblem.
 
-    Does nothing, and writes nothing, when a stamp says that it was done for these files and this Python. After an
-    interruption, a kill included, what may be half there is made again.
+    Does nothing, and writes nothing, when a stamp says that it was done for these files and this Python. Changes
+    nothing under a product or command that runs from it. After an interruption, a kill included, what may be half
+    there is made again.
     """
-    environment = Environment(checkout / ".venv")
-    wanted = _stamp(checkout / requirements)
-    if environment.holds(requirements, wanted):
+    environment, wanted = Environment(checkout / ".venv"), checkout / requirements
+    if environment.holds(wanted):
         return environment.python
     try:
         with _alone(checkout / ".venv.lock") as lock:
-            if not environment.holds(requirements, wanted):
-                _make(environment, lock)
-                _install(environment, checkout / requirements, lock)
-                (environment.stamps / requirements).write_text(wanted)
+            if not environment.holds(wanted):
+                _bring_about(environment, wanted, lock)
     except OSError as error:
         raise SetupProblem(f"{error.filename or environment.folder} cannot be written: {error.strerror}.") from None
     return environment.python
 
 
-class Environment:
-    """``.venv`` with its stamps: ``made`` (Python and pip are whole), ``unfinished`` (pip was at work), one for each
-    list of requirements that is installed."""
+def _bring_about(environment: Environment, wanted: Path, lock: int) -> None:
+    product = wanted.with_name(PRODUCT)
+    stamps = {path: _stamp(path) for path in (product, wanted)}  # a pull may change them while pip works
+    sound = environment.made.exists() and _works(environment.python)
+    if not (sound and environment.holds(product)):  # else packages are added beside those that are there
+        _require_unused(environment)
+    if not sound:
+        _make(environment, lock)
+    _install(environment, wanted, lock)
+    for path, stamp in stamps.items():
+        (environment.stamps / path.name).write_text(stamp)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.python = folder / "bin" / "python"
-        self.stamps = folder / "caisson-stamps"
-        self.made = self.stamps / "made"
-        self.unfinished = self.stamps / "unfinished"
 
-    def holds(self, requirements: str, wanted: str) -> bool:
-        try:
-            return self.python.exists() and (self.stamps / requirements).read_text() == wanted
-        except OSError:
-            return False
+def _require_unused(environment: Environment) -> None:
+    found = in_use.users(environment.folder)
+    if found:
+        lines = "".join(f"  {user.what} (pid {user.pid}): {user.end}\n" for user in found)
+        raise SetupProblem(
+            f"the pinned packages or the Python have changed, and programs run from {environment.folder} as it is:\n"
+            f"{lines}End them (kill PID does it too), then run this command again. Sandboxes go on meanwhile."
+        )
 
 
 def _inside(environment: Path) -> bool:
@@ -149,8 +191,6 @@ def _alone(path: Path) -> Iterator[int]:
 
 
 def _make(environment: Environment, lock: int) -> None:
-    if environment.made.exists() and _works(environment.python):
-        return
     sys.stderr.write(f"making {environment.folder}\n")
     venv.EnvBuilder(clear=True, symlinks=True).create(environment.folder)
     command = [str(environment.python), "-m", "ensurepip", "--default-pip"]

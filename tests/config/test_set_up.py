@@ -5,9 +5,12 @@ import base64
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -163,3 +166,74 @@ def test_requirements_that_cannot_be_installed_are_a_sentence_and_the_next_run_g
     (checkout / LIST).write_text(good)
     setup.prepare(checkout, LIST)
     assert is_whole(checkout)
+
+
+@contextmanager
+def running(checkout: Path, *words: str) -> Iterator[int]:
+    """A program of the environment that runs until it is ended; what it is can be seen by its command line only."""
+    modules = next((checkout / ".venv").rglob("small.py")).parent / "supervisor"
+    modules.mkdir(exist_ok=True)
+    for program in (modules / "supervisord.py", checkout / "caisson"):
+        program.write_text("print('up', flush=True); input()")
+    with subprocess.Popen(
+        [checkout / ".venv" / "bin" / "python", *words],
+        env=os.environ | {"CAISSON_STATE_DIR": "/some where/state"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"up\n"
+        yield program.pid
+        program.kill()
+
+
+PRODUCT = ("-m", "supervisor.supervisord", "--configuration", "x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["pins", "Python"])
+def test_nothing_is_changed_under_a_running_product(checkout, change):
+    setup.prepare(checkout, LIST)
+    environment = setup.Environment(checkout / ".venv")
+    before = (checkout / LIST).read_text()
+    if change == "pins":
+        (checkout / LIST).write_text(before + "# another version\n")
+    else:
+        (environment.stamps / LIST).write_text("3.11.0 " + "0" * 64)
+        environment.made.unlink()
+    with running(checkout, *PRODUCT) as pid:
+        with pytest.raises(setup.SetupProblem, match=rf"product of /some where/state \(pid {pid}\)") as refused:
+            setup.prepare(checkout, LIST)
+        assert "CAISSON_STATE_DIR='/some where/state' ./caisson stop" in str(refused.value)
+        assert not environment.holds(checkout / LIST)
+        assert (environment.folder / "lib").exists()
+    setup.prepare(checkout, LIST)
+    assert environment.holds(checkout / LIST)
+    assert is_whole(checkout)
+
+
+@pytest.mark.slow
+def test_nothing_is_changed_under_a_running_command(checkout):
+    setup.prepare(checkout, LIST)
+    (checkout / LIST).write_text((checkout / LIST).read_text() + "# another version\n")
+    with (
+        running(checkout, str(checkout / "caisson"), "run", "repository", "brief") as pid,
+        pytest.raises(setup.SetupProblem, match=rf"\./caisson run \(pid {pid}\)"),
+    ):
+        setup.prepare(checkout, LIST)
+
+
+@pytest.mark.slow
+def test_what_the_suite_needs_is_added_beside_a_running_product_of_the_same_pins(checkout):
+    setup.prepare(checkout, LIST)
+    (checkout / setup.SUITE).write_text((checkout / LIST).read_text() + "# and more\n")
+    with running(checkout, *PRODUCT):
+        setup.prepare(checkout, setup.SUITE)
+    assert setup.Environment(checkout / ".venv").holds(checkout / setup.SUITE)
+
+
+def test_the_suite_needs_what_the_product_needs_as_pinned_there():
+    """Else setting up the suite would change packages under a running product."""
+    product, suite = (set(re.findall(r"^\S+==\S+", (ROOT / name).read_text(), re.M)) for name in (LIST, setup.SUITE))
+    assert product
+    assert not product - suite
