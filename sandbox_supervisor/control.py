@@ -28,7 +28,8 @@ BEAT_TIMEOUT = 10.0  # seconds for one heartbeat
 TRANSFER_TIMEOUT = 60.0  # seconds for one chunk
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-SHORTEST_INTERVAL = 0.2  # seconds between beats, whatever is urgent and whatever the answer asks for
+SHORTEST_INTERVAL = 0.2  # seconds between beats on the average, whatever is urgent and whatever the answer asks for
+URGENT_AT_ONCE = 4  # urgent beats that need no pause before them, once there was enough of it
 LONGEST_INTERVAL = 60.0
 REFUSAL_PATIENCE = 60.0  # seconds of 401 before it is believed: a control plane may be misconfigured for a moment
 BUSY = frozenset({408, 425, 429})
@@ -76,6 +77,7 @@ class Control:
         self._transfers = HttpClient(address, token=token, trust=trust)
         self._uploads = Uploader(self._transfer)
         self._refused_since: float | None = None
+        self._earned_until = 0.0  # the moment by which every beat so far has had its pause
         self.ended: str | None = None  # why nothing more is wanted from this sandbox
 
     async def close(self) -> None:
@@ -100,11 +102,11 @@ class Control:
                 await asyncio.sleep(LONGEST_INTERVAL)
 
     async def _pause(self, supervisor: Supervisor) -> None:
-        """Wait for the next beat to be due. What is urgent waits a moment, too: an agent can make much of it."""
+        """Wait for the next beat to be due. What is urgent goes at once, a few times: an agent can make much of it."""
         clock = asyncio.get_running_loop().time
-        earliest = clock() + SHORTEST_INTERVAL
+        self._earned_until = max(self._earned_until, clock()) + SHORTEST_INTERVAL
         await supervisor.wait_urgent(self._interval)
-        await asyncio.sleep(max(0.0, earliest - clock()))
+        await asyncio.sleep(max(0.0, self._earned_until - URGENT_AT_ONCE * SHORTEST_INTERVAL - clock()))
 
     async def _beat(self, supervisor: Supervisor, beat: int) -> float | None:
         """Send one; give how long to wait at least before the next try, None when it was answered."""
