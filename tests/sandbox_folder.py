@@ -27,7 +27,7 @@ CANARIES = {
     "supervisor": {"task_token": "canary-task-a8f1e0", "dial_token": "canary-dial-77c2d9"},
     "materialise": {"download_token": "canary-load-3b6f55"},
 }
-WAIT = 20.0
+WAIT = 60.0  # seconds; generous, because the suite shares two cores
 T = TypeVar("T")
 
 

@@ -6,13 +6,20 @@ from pathlib import Path
 import pytest
 
 from sandbox_supervisor.isolation import IsolationMissing
-from tests.supervisor.runner.stage import Stage, chosen_tier, stage
+from tests.supervisor.runner.stage import PATIENT, Stage, chosen_tier, stage
 
 
 @pytest.fixture
 async def at(tmp_path: Path) -> AsyncIterator[Stage]:
     """A connected runner without isolation; what a session does is the same in both tiers."""
     async with stage(tmp_path, "none") as set_stage:
+        yield set_stage
+
+
+@pytest.fixture
+async def patient(tmp_path: Path) -> AsyncIterator[Stage]:
+    """A runner that waits on the first rung for as long as a busy machine may need."""
+    async with stage(tmp_path, "none", None, *PATIENT) as set_stage:
         yield set_stage
 
 

@@ -80,7 +80,7 @@ def sleeper(place: Path, key: str, file: str) -> Node:
 
 async def full(running: Running) -> None:
     """Wait until the log has met with the full disk; pausing makes it write."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not running.engine.log.full:
             await send(running, CommandVerb.PAUSE)
             await send(running, CommandVerb.RESUME)
@@ -147,7 +147,7 @@ async def fails_after_the_grace(disk: Disk) -> dict[str, Any]:
         facts |= {
             "stopped": [stopped.graph.state, stopped.attempts["talk.1.1"].state],
             "after": plane.beats[-1].failure,
-            "left": box.wait_for_none("seq"),
+            "left": await asyncio.to_thread(box.wait_for_none, "seq"),
         }
         disk.clear()
         plane.answer = replace(RUNNING, round=2)

@@ -32,6 +32,7 @@ from sandbox_supervisor.protocol.spec import (
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 90.0  # seconds that any graph of these tests may take on a busy machine
+LEFT = 30.0  # seconds until every process has ended
 BRANCH = "caisson/tsk-test"
 Playbook = list[dict[str, Any]]
 
@@ -166,16 +167,16 @@ class Sandbox:
     def kill(self) -> None:
         """End the newest supervisor as a power cut would."""
         self.started[-1].send_signal(signal.SIGKILL)
-        self.started[-1].wait(10)
+        self.started[-1].wait(LEFT)
 
     def stop(self) -> int:
         """End the newest supervisor in order."""
         self.started[-1].terminate()
-        return self.started[-1].wait(20)
+        return self.started[-1].wait(PATIENCE)
 
     def verify(self) -> str:
         argv = [sys.executable, "-m", "sandbox_supervisor", "supervise", "--verify", "--folder", str(self.folder)]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.stdout.strip() or done.stderr.strip()
 
     def git(self, *args: str) -> str:
@@ -189,15 +190,15 @@ class Sandbox:
         return processes_about(self.folder)
 
     def wait_empty(self) -> list[str]:
-        """Give what is left of its processes once there is nothing, or after ten seconds."""
-        ends_at = time.monotonic() + 10
+        """Give what is left of its processes once there is nothing, or when patience ends."""
+        ends_at = time.monotonic() + LEFT
         while (left := self.processes()) and time.monotonic() < ends_at:
             time.sleep(0.05)
         return left
 
     def wait_for_none(self, words: str) -> list[str]:
-        """Give the processes of this sandbox that run ``words``, once there are none or after ten seconds."""
-        ends_at = time.monotonic() + 10
+        """Give the processes of this sandbox that run ``words``, once there are none or when patience ends."""
+        ends_at = time.monotonic() + LEFT
         while time.monotonic() < ends_at:
             left = [line for line in self.processes() if words in line.replace("\0", " ")]
             if not left:
@@ -209,7 +210,7 @@ class Sandbox:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(LEFT)
         self.wait_empty()
 
 
@@ -221,12 +222,12 @@ def processes_about(folder: Path) -> list[str]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            about = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            about += os.fsencode((entry / "cwd").readlink())
-        except OSError:
+            line = (entry / "cmdline").read_bytes()
+            about = line + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink())
+        except OSError:  # it has just ended
             continue
         if wanted in about:
-            found.append(f"{entry.name}: {(entry / 'cmdline').read_bytes().decode(errors='replace')[:200]}")
+            found.append(f"{entry.name}: {line.decode(errors='replace')[:200]}")
     return found
 
 

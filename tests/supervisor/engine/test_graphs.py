@@ -205,6 +205,6 @@ def test_a_second_supervisor_on_the_same_folder_refuses_to_start(sandbox):
     box.start()
     box.wait_for("attempt wait.1.1 running")
     second = box.start()
-    assert second.wait(30) == 75
+    assert second.wait(90) == 75
     (box.folder / "go").touch()
     assert box.started[0].wait(60) == 0

@@ -34,7 +34,7 @@ class Launched:
     def ask(self, path: str, *, method: str = "GET", body: object = None, token: str = SECRETS["dial_token"]):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         client.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = client.getresponse()
@@ -127,7 +127,7 @@ def test_it_ends_in_order_when_told_and_a_successor_goes_on(launched):
     launched.until("/readyz", lambda said: said.get("ready"))
     epoch = launched.ask("/v1/snapshot")[1]["epoch"]
     launched.process.terminate()
-    assert launched.process.wait(20) == 0
+    assert launched.process.wait(PATIENCE) == 0
     again = launch(launched.box)
     said = again.until("/v1/snapshot", lambda said: "epoch" in said)
     assert (said["epoch"], said["boot"]) == (epoch, 2)
@@ -136,22 +136,21 @@ def test_it_ends_in_order_when_told_and_a_successor_goes_on(launched):
 def test_it_exits_when_its_folder_has_vanished(launched):
     launched.until("/readyz", lambda said: said.get("ready"))
     launched.box.folder.rename(launched.box.folder.with_name("moved"))
-    assert launched.process.wait(20) == 66
+    assert launched.process.wait(PATIENCE) == 66
 
 
 def test_a_damaged_log_is_served_but_nothing_is_scheduled(launched):
     launched.until("/readyz", lambda said: said.get("ready"))
     launched.process.terminate()
-    launched.process.wait(20)
+    launched.process.wait(PATIENCE)
     database = launched.box.folder / "log" / "log.sqlite3"
     data = bytearray(database.read_bytes())
     at = data.rfind(b"node.state")
     data[at : at + 4] = b"NODE"
     database.write_bytes(data)
     again = launch(launched.box)
-    said = again.until("/readyz", lambda said: "storage" in json.dumps(said))
+    said = again.until("/readyz", lambda said: "storage_corrupt" in json.dumps(said))
     assert not said.get("ready")
-    assert "storage_corrupt" in json.dumps(said)
     outcome = again.ask("/v1/commands", method="POST", body={"id": "c1", "verb": "cancel", "actor": "ada"})
     assert outcome[0] == 409
     assert "storage_corrupt" in json.dumps(outcome[1])

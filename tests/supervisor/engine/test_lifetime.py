@@ -21,7 +21,7 @@ def test_it_ends_when_its_folder_has_vanished_and_leaves_nothing_behind(sandbox,
     process = box.start()
     box.wait_for("attempt busy.1.1 running")
     box.folder.rename(tmp_path / "elsewhere")
-    assert process.wait(30) == 66
+    assert process.wait(90) == 66
     assert box.wait_empty() == []
 
 
@@ -47,7 +47,7 @@ def test_a_log_of_which_nothing_can_be_read_is_named(sandbox):
 def test_checking_a_folder_without_a_log_makes_none(tmp_path):
     folder = tmp_path / "nothing"
     argv = [sys.executable, "-m", "sandbox_supervisor", "supervise", "--verify", "--folder", str(folder)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stderr) == (66, f"there is no log in {folder}\n")
     assert not folder.exists()
 

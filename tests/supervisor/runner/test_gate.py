@@ -17,7 +17,7 @@ from sandbox_supervisor.runner import gate as gate_module
 from sandbox_supervisor.runner import shim, wire
 from sandbox_supervisor.runner.gate import RunnerGate
 from sandbox_supervisor.runner.link import RunnerLost, RunnerRefused
-from tests.supervisor.runner.stage import ATTEMPT, Stage, runner_argv, shell, start_runner, until
+from tests.supervisor.runner.stage import ATTEMPT, GIVE_UP, Stage, runner_argv, shell, start_runner, until
 
 NONCE = "a-nonce-of-this-test"
 HELLO = {"t": "hello", "protocol": PROTOCOL, "nonce": NONCE, "pid": 7, "isolation": {}, "limits": {}}
@@ -51,7 +51,7 @@ class Caller:
     async def dropped(self) -> bool:
         """Say whether the gate closes the connection without a word."""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(GIVE_UP):
                 return await self.reader.read(1) == b""
         except ConnectionError:
             return True
@@ -63,10 +63,10 @@ class Caller:
 async def test_who_knows_the_nonce_is_let_in(gate: RunnerGate, tmp_path: Path):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     assert (runner.hello.pid, runner.lost) == (7, False)
     caller.close()
-    await asyncio.wait_for(runner.wait_lost(), 10)
+    await asyncio.wait_for(runner.wait_lost(), GIVE_UP)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_silent_callers_do_not_keep_the_runner_out(gate: RunnerGate, tmp_p
     silent = [await Caller.connect(tmp_path / "ctl") for _ in range(gate_module.UNPROVEN_LIMIT - 1)]
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    await asyncio.wait_for(gate.accept(), 10)
+    await asyncio.wait_for(gate.accept(), GIVE_UP)
     for one in (*silent, caller):
         one.close()
 
@@ -127,7 +127,7 @@ async def test_more_unproven_callers_than_the_limit_are_dropped_at_once(gate: Ru
 async def test_a_second_runner_is_dropped_while_the_first_is_there(gate: RunnerGate, tmp_path: Path):
     first, second = await Caller.connect(tmp_path / "ctl"), await Caller.connect(tmp_path / "ctl")
     first.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     second.say(HELLO)
     assert await second.dropped()
     assert not runner.lost
@@ -138,12 +138,12 @@ async def test_a_second_runner_is_dropped_while_the_first_is_there(gate: RunnerG
 async def test_the_next_runner_is_let_in_when_the_first_is_lost(gate: RunnerGate, tmp_path: Path):
     first = await Caller.connect(tmp_path / "ctl")
     first.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     first.close()
-    await asyncio.wait_for(runner.wait_lost(), 10)
+    await asyncio.wait_for(runner.wait_lost(), GIVE_UP)
     second = await Caller.connect(tmp_path / "ctl")
     second.say(HELLO | {"pid": 8})
-    assert (await asyncio.wait_for(gate.accept(), 10)).hello.pid == 8
+    assert (await asyncio.wait_for(gate.accept(), GIVE_UP)).hello.pid == 8
     second.close()
 
 
@@ -156,7 +156,7 @@ async def test_a_runner_that_came_and_went_unseen_is_not_given(gate: RunnerGate,
         if pid == 7:
             callers[-1].close()
             await until(lambda: gate._current is not None and gate._current.lost)
-    assert (await asyncio.wait_for(gate.accept(), 10)).hello.pid == 8
+    assert (await asyncio.wait_for(gate.accept(), GIVE_UP)).hello.pid == 8
     callers[-1].close()
 
 
@@ -186,11 +186,11 @@ async def test_a_path_longer_than_a_socket_address_works(tmp_path: Path):
     opened = RunnerGate(folder / "ctl", NONCE)
     await opened.start()
     process = start_runner(runner_argv(folder, tmp_path, Isolation(tier=Tier.NONE)), NONCE)
-    runner = await asyncio.wait_for(opened.accept(), 20)
+    runner = await asyncio.wait_for(opened.accept(), GIVE_UP)
     assert runner.hello.pid == process.pid
     await opened.close()
     process.terminate()
-    await asyncio.to_thread(process.wait, 20)
+    await asyncio.to_thread(process.wait, GIVE_UP)
 
 
 @pytest.mark.parametrize(
@@ -205,20 +205,20 @@ async def test_a_path_longer_than_a_socket_address_works(tmp_path: Path):
 async def test_a_runner_that_breaks_the_protocol_is_lost(gate: RunnerGate, tmp_path: Path, frame: dict[str, Any]):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     caller.say(frame)
-    await asyncio.wait_for(runner.wait_lost(), 10)
+    await asyncio.wait_for(runner.wait_lost(), GIVE_UP)
     caller.close()
 
 
 async def test_a_runner_whose_events_cost_less_than_their_bytes_is_lost(gate: RunnerGate, tmp_path: Path):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     spawning = asyncio.create_task(runner.spawn(ATTEMPT, shell("true")))
     await wire.read(caller.reader, header_limit=wire.CALL_LIMIT)
     caller.say({"t": "event", "attempt": ATTEMPT, "kind": "event", "data": {"x": "y" * 100_000}, "cost": 0})
-    await asyncio.wait_for(runner.wait_lost(), 10)
+    await asyncio.wait_for(runner.wait_lost(), GIVE_UP)
     with pytest.raises(RunnerLost):
         await spawning
     caller.close()
@@ -227,12 +227,12 @@ async def test_a_runner_whose_events_cost_less_than_their_bytes_is_lost(gate: Ru
 async def test_a_diff_beyond_what_a_runner_gives_is_not_collected(gate: RunnerGate, tmp_path: Path):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     asking = asyncio.create_task(runner.diff(ATTEMPT, "1" * 40))
     await wire.read(caller.reader, header_limit=wire.CALL_LIMIT)
     caller.say({"t": "ok", "id": 1, "r": {"size": 10**12}})
     with pytest.raises(RunnerRefused) as refused:
-        await asyncio.wait_for(asking, 10)
+        await asyncio.wait_for(asking, GIVE_UP)
     assert refused.value.code == "diff_too_large"
     caller.close()
 
@@ -240,12 +240,12 @@ async def test_a_diff_beyond_what_a_runner_gives_is_not_collected(gate: RunnerGa
 async def test_open_calls_and_sessions_end_with_the_connection(gate: RunnerGate, tmp_path: Path):
     caller = await Caller.connect(tmp_path / "ctl")
     caller.say(HELLO)
-    runner = await asyncio.wait_for(gate.accept(), 10)
+    runner = await asyncio.wait_for(gate.accept(), GIVE_UP)
     call = asyncio.create_task(runner.prepare(ATTEMPT, "1" * 40))
-    await asyncio.wait_for(caller.reader.read(10), 10)
+    await asyncio.wait_for(caller.reader.read(10), GIVE_UP)
     caller.close()
     with pytest.raises(RunnerLost):
-        await asyncio.wait_for(call, 10)
+        await asyncio.wait_for(call, GIVE_UP)
     with pytest.raises(RunnerLost):
         await runner.go(ATTEMPT)
 
@@ -281,7 +281,7 @@ def _is_bwrap(pid: int) -> bool:
 
 async def test_a_runner_comes_back_after_the_connection_was_lost_and_works(on_stage: Stage):
     await on_stage.link.close()
-    on_stage.link = await asyncio.wait_for(on_stage.gate.accept(), 20)
+    on_stage.link = await asyncio.wait_for(on_stage.gate.accept(), GIVE_UP)
     assert (await on_stage.sh("echo again")).output() == b"again\n"
 
 
@@ -291,10 +291,10 @@ async def test_a_runner_waits_for_a_supervisor_that_comes_later(tmp_path: Path):
     process = start_runner(runner_argv(tmp_path, tmp_path, Isolation(tier=Tier.NONE)), NONCE)
     late = RunnerGate(tmp_path / "ctl", NONCE)
     await late.start()
-    assert (await asyncio.wait_for(late.accept(), 20)).hello.pid == process.pid
+    assert (await asyncio.wait_for(late.accept(), GIVE_UP)).hello.pid == process.pid
     await late.close()
     process.terminate()
-    await asyncio.to_thread(process.wait, 20)
+    await asyncio.to_thread(process.wait, GIVE_UP)
 
 
 async def test_a_runner_whose_folder_vanished_ends(bare_stage: Stage):
@@ -306,7 +306,7 @@ async def test_a_runner_whose_folder_vanished_ends(bare_stage: Stage):
 
 async def test_a_runner_without_a_nonce_does_not_start(tmp_path: Path):
     process = start_runner(runner_argv(tmp_path, tmp_path, Isolation(tier=Tier.NONE)), "")
-    assert await asyncio.to_thread(process.wait, 20) == 64
+    assert await asyncio.to_thread(process.wait, GIVE_UP) == 64
 
 
 async def test_an_unknown_call_or_wrong_arguments_are_refused_and_change_nothing(bare_stage: Stage):

@@ -77,7 +77,7 @@ async def test_an_attempt_writes_only_into_its_own_folders(inside: Stage, place:
 
 
 async def test_temporary_folders_are_the_attempts_own(inside: Stage, tmp_path: Path):
-    mark = Path("/tmp/caisson-test-marker-of-the-host")
+    mark = Path(f"/tmp/caisson-test-marker-{os.getpid()}")
     mark.touch()
     try:
         seen = await sees(inside, "ls /tmp; echo mine > /tmp/mine; ls /var/tmp")

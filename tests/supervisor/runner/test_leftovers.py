@@ -11,7 +11,17 @@ import pytest
 
 from sandbox_supervisor.graph.rows import Identity
 from sandbox_supervisor.runner import leftovers, shim
-from tests.supervisor.runner.stage import ATTEMPT, Stage, runner_argv, running, shell, start_runner, token, until
+from tests.supervisor.runner.stage import (
+    ATTEMPT,
+    GIVE_UP,
+    Stage,
+    runner_argv,
+    running,
+    shell,
+    start_runner,
+    token,
+    until,
+)
 
 
 @pytest.fixture
@@ -53,7 +63,7 @@ def test_a_tree_found_by_identity_is_ended_whole(tmp_path: Path, monkeypatch: py
 
 
 async def _end_while_reaping(process: subprocess.Popen[bytes], identity: Identity, work: Path) -> bool:
-    reaping = asyncio.create_task(asyncio.to_thread(process.wait, 20))
+    reaping = asyncio.create_task(asyncio.to_thread(process.wait, GIVE_UP))
     await asyncio.to_thread(leftovers.end, [identity], work, frozenset())
     await reaping
     return True
@@ -72,7 +82,7 @@ def test_what_carries_the_mark_of_this_work_folder_is_ended(tmp_path: Path, byst
 
 
 async def _reaped(marked: subprocess.Popen[bytes], work: Path) -> None:
-    reaping = asyncio.create_task(asyncio.to_thread(marked.wait, 20))
+    reaping = asyncio.create_task(asyncio.to_thread(marked.wait, GIVE_UP))
     await asyncio.to_thread(leftovers.end, [], work, frozenset())
     await reaping
 
@@ -99,12 +109,12 @@ async def test_a_killed_runners_trees_are_gone_when_its_successor_says_so(bare_s
     argv = runner_argv(bare_stage.folder, bare_stage.state, bare_stage.isolation)
     successor = start_runner(argv, bare_stage.nonce)
     try:
-        link = await asyncio.wait_for(bare_stage.gate.accept(), 20)
+        link = await asyncio.wait_for(bare_stage.gate.accept(), GIVE_UP)
         await link.leftovers((identity,))
         assert running(f"sleep\0{mark}") == []
     finally:
         successor.terminate()
-        await asyncio.to_thread(successor.wait, 20)
+        await asyncio.to_thread(successor.wait, GIVE_UP)
 
 
 async def test_leftovers_that_never_were_are_no_trouble(on_stage: Stage):

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from sandbox_supervisor.runner import shim
-from tests.supervisor.runner.stage import ATTEMPT, Stage, running, scripted, shell, stage, token, until
+from tests.supervisor.runner.stage import (
+    ATTEMPT,
+    GIVE_UP,
+    PATIENT,
+    Stage,
+    running,
+    scripted,
+    shell,
+    stage,
+    token,
+    until,
+)
 
 ESCAPES = {
     "background": "sleep {0} &",
@@ -126,7 +137,7 @@ async def test_a_tree_that_has_stopped_its_shim_is_ended_all_the_same(bare_stage
     mark = token()
     await bare_stage.begin(shell(f"setsid sleep {mark} & kill -STOP $PPID; sleep {mark}"))
     await until(lambda: len(running(f"sleep\0{mark}")) == 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(GIVE_UP):
         await bare_stage.link.stop(ATTEMPT, kill=True)
     assert running(mark) == []
     assert (await bare_stage.rest()).exit["outcome"] == "cancelled"
@@ -141,11 +152,13 @@ async def test_the_end_of_one_tree_leaves_another_alone(on_stage: Stage):
     await on_stage.link.stop("other.1.1", kill=True)
 
 
-async def test_a_bubblewrapped_tree_ends_gently_on_sigterm(on_stage: Stage):
-    await on_stage.begin(shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
-    await on_stage.first(lambda event: event.payload.startswith(b"up"))
-    await on_stage.link.stop(ATTEMPT, kill=False)
-    ran = await on_stage.rest()
+async def test_a_tree_ends_gently_on_sigterm(tmp_path: Path, tier: str):
+    async with stage(tmp_path, tier, None, *PATIENT) as patient:
+        await patient.begin(shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+        await patient.first(lambda event: event.payload.startswith(b"up"))
+        async with asyncio.timeout(GIVE_UP):
+            await patient.link.stop(ATTEMPT, kill=False)
+        ran = await patient.rest()
     assert b"bye" in ran.output()
     assert ran.exit["outcome"] == "cancelled"
 
@@ -168,13 +181,12 @@ async def test_an_agent_that_ignores_cancel_end_of_input_and_sigterm_is_killed_i
 
 
 async def test_a_second_stop_with_kill_hastens_the_first(tmp_path: Path, tier: str):
-
-    async with stage(tmp_path, tier, None, "--patience", "60", "60", "60") as set_stage:
+    async with stage(tmp_path, tier, None, *PATIENT) as set_stage:
         await set_stage.begin(shell("trap '' TERM; echo up; while :; do sleep 1; done"))
         await set_stage.first(lambda event: event.payload.startswith(b"up"))
         gentle = asyncio.create_task(set_stage.link.stop(ATTEMPT, kill=False))
         await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(GIVE_UP):
             await set_stage.link.stop(ATTEMPT, kill=True)
             await gentle
 
@@ -197,7 +209,7 @@ async def test_a_supervisor_that_goes_in_the_middle_of_a_spawn_leaves_nothing_an
         await asyncio.wait({spawning, other}, timeout=pause)
         await on_stage.link.close()
         await asyncio.gather(spawning, other, return_exceptions=True)
-        on_stage.link = await asyncio.wait_for(on_stage.gate.accept(), 20)
+        on_stage.link = await asyncio.wait_for(on_stage.gate.accept(), GIVE_UP)
         assert running(mark) == []
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.supervisor.runner.stage import ATTEMPT, Stage, shell
+from tests.supervisor.runner.stage import ATTEMPT, GIVE_UP, Stage, shell
 
 MIB = 1024 * 1024
 TAKE = """
@@ -14,7 +14,7 @@ exec python3 -c "import time; held = b'x' * (40 << 20); open('held', 'w').close(
 async def test_disk_and_memory_of_what_runs_below_it_are_counted(on_stage: Stage) -> None:
     before = await on_stage.link.taken()
     await on_stage.begin(shell(TAKE))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(GIVE_UP):
         while not (on_stage.attempt().tree / "held").exists():  # noqa: ASYNC110  # another process makes it
             await asyncio.sleep(0.02)
     during = await on_stage.link.taken()
