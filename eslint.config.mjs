@@ -1,7 +1,7 @@
 // What the type checker cannot see. No plug-ins: the rules are eslint's own.
 const browser = [
   "AbortController", "AbortSignal", "CSS", "DOMParser", "Document", "Element", "HTMLButtonElement", "HTMLDialogElement", "HTMLElement",
-  "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement", "Node", "NodeListOf", "URLSearchParams", "WebSocket", "addEventListener",
+  "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement", "Node", "NodeListOf", "URL", "URLSearchParams", "WebSocket", "addEventListener",
   "clearTimeout", "console", "document", "fetch", "history", "localStorage", "location", "matchMedia", "performance", "setInterval",
   "setTimeout",
 ];

@@ -14,6 +14,7 @@ from sandbox_supervisor.protocol.events import EventKind
 PIECE = 16 * 1024  # characters of one message event
 FINAL_LIMIT = 256 * 1024  # characters kept of the final message, its end
 TOOL_TEXT = 8 * 1024
+EDIT_CONTEXT = 3  # lines
 TITLE = 500
 ITEMS = 20
 PLAN_ENTRIES = 100
@@ -150,9 +151,24 @@ def _tool_content(item: Any) -> dict[str, Any] | None:
         case "content":
             return {"type": "text", "text": cut(content_text(item.get("content")), TOOL_TEXT)}
         case "diff":
-            old, new = cut(item.get("oldText"), TOOL_TEXT), cut(item.get("newText"), TOOL_TEXT)
-            return {"type": "diff", "path": cut(item.get("path"), TITLE), "old": old, "new": new}
+            return {"type": "diff", "path": cut(item.get("path"), TITLE)} | _edit(
+                item.get("oldText"), item.get("newText")
+            )
     return None
+
+
+def _edit(before: Any, after: Any) -> dict[str, Any]:
+    """Give the lines that differ and ``EDIT_CONTEXT`` ones around them, with the number of their first line.
+
+    An agent sends both files whole: cut as they are, two long files could look alike.
+    """
+    old, new = (text.split("\n") if isinstance(text, str) else [] for text in (before, after))
+    most = min(len(old), len(new))
+    head = next((at for at in range(most) if old[at] != new[at]), most)
+    tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
+    first, last = max(0, head - EDIT_CONTEXT), max(0, tail - EDIT_CONTEXT)
+    shown = {name: "\n".join(lines[first : len(lines) - last]) for name, lines in (("old", old), ("new", new))}
+    return {name: cut(text, TOOL_TEXT) for name, text in shown.items()} | {"line": first + 1}
 
 
 def _location(item: Any) -> dict[str, Any] | None:

@@ -53,6 +53,7 @@ class _ToolContent(TypedDict, total=False):
     path: str
     old: str
     new: str
+    line: int
 
 
 class _Location(TypedDict, total=False):

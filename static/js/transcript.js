@@ -1,12 +1,15 @@
 // The session of one attempt, built from its events. Everything a stranger wrote becomes text, never markup.
 // @ts-check
 
+import { compare } from "./edits.js";
+import { Prose } from "./prose.js";
 import { inWords } from "./shell.js";
 
 /** @typedef {{seq: number, at: string, kind: string, node?: string | null, attempt?: string | null, data: Record<string, any>}} Event */
 
 const ITEMS_SHOWN = 4000; // older ones leave the page
 const TEXT_SHOWN = 200_000; // characters of one piece; of more, the end is shown
+const ROWS_SHOWN = 300; // lines of the edits of one call
 const CALLS_GROUPED = 200;
 const PASSING = new Set(["queued", "provisioning", "starting", "finishing", "needs_input"]); // said by what follows
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
@@ -42,6 +45,29 @@ export function glyph(name) {
 /** @param {string} at */
 const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
 
+/** @param {number} seconds */
+const shortly = (seconds) => (seconds < 9.95 ? `${Math.max(0, seconds).toFixed(1)} s` : inWords(seconds));
+
+/** Draw an edit as the lines that changed, at most ``room`` of them. @param {{path?: unknown, old?: unknown, new?: unknown, line?: unknown}} block @param {number} room */
+function edit(block, room) {
+  const { lines, added, removed, counted } = compare(readable(block.old), readable(block.new), Number(block.line ?? 1));
+  const table = /** @type {HTMLTableElement} */ (make("table", "code"));
+  for (const { kind, text, old, now } of lines.slice(0, room)) {
+    const row = make("tr");
+    row.dataset.k = kind;
+    const numbers = [old, now].map((number) => make("td", "ln", String(number ?? "")));
+    row.append(...numbers, make("td", "sg", { add: "+", del: "−", "": "" }[kind]), make("td", "tx", text));
+    table.append(row);
+  }
+  const holder = make("div", "edit");
+  holder.tabIndex = 0;
+  holder.append(table);
+  const hidden = lines.length - table.rows.length;
+  if (hidden > 0) holder.append(make("p", "note", `${hidden} more lines are not shown here; the diff has them`));
+  const counts = counted ? [make("span", "add", `+${added}`), make("span", "del", `−${removed}`)] : [];
+  return { parts: [make("p", "note mono", readable(block.path)), holder], counts, rows: table.rows.length };
+}
+
 const TOOL_SIGNS = {
   pending: ["pending", "idle"],
   in_progress: ["run", "run"],
@@ -52,7 +78,7 @@ const TOOL_SIGNS = {
 /** How each kind of event is shown. @type {Record<string, (into: Transcript, data: Record<string, any>, event: Event) => unknown>} */
 const KINDS = {
   "session.message": (into, data, event) => into.grow(`m${data.id}`, data, () => into.said(event, data)),
-  "session.thought": (into, data) => into.grow(`t${data.id}`, data, () => into.thought()),
+  "session.thought": (into, data) => into.grow(`t${data.id}`, data, () => into.folded("Thought")),
   "session.prompt": (into, data) => into.prompt(data),
   "session.plan": (into, data) => into.plan(data),
   "session.tool": (into, data, event) => into.tool(event, data),
@@ -75,6 +101,8 @@ export class Transcript {
     this.texts = new Map();
     /** @type {WeakMap<HTMLElement, {length: number, held: Map<string, string>}>} of the pieces that still grow */
     this.growing = new WeakMap();
+    /** @type {WeakMap<HTMLElement, Prose>} what was written by an agent or a person, not by a program */
+    this.proses = new WeakMap();
     /** @type {Map<string, {row: HTMLElement, data: Record<string, any>, at: string}>} */
     this.tools = new Map();
     /** @type {HTMLElement | null} */
@@ -182,6 +210,8 @@ export class Transcript {
     known.held.set(channel, held);
     const chunk = readable(raw.slice(0, raw.length - held.length)).slice(-TEXT_SHOWN);
     if (!chunk) return;
+    const prose = this.proses.get(place);
+    if (prose) return prose.add(chunk);
     place.append(chunk);
     known.length += chunk.length;
     while (known.length > TEXT_SHOWN) known.length -= this.cut(place);
@@ -200,16 +230,23 @@ export class Transcript {
     const piece = make("div", data.role === "user" ? "said is-member" : "said");
     const who = make("p", "who");
     who.append(make("b", "", data.role === "user" ? "you" : this.node), make("time", "", clock(event.at)));
-    const text = make("p", "words");
+    const text = this.prose();
     piece.append(who, text);
     this.put(piece);
     return text;
   }
 
-  thought() {
+  prose() {
+    const place = make("div", "prose");
+    this.proses.set(place, new Prose(place, TEXT_SHOWN));
+    return place;
+  }
+
+  /** A line that opens to show words. @param {string} name */
+  folded(name) {
     const piece = make("details", "disc thought");
-    const text = make("p", "words");
-    piece.append(make("summary", "", "Thought"), text);
+    const text = this.prose();
+    piece.append(make("summary", "", name), text);
     this.put(piece);
     return text;
   }
@@ -217,10 +254,7 @@ export class Transcript {
   /** @param {Record<string, any>} data */
   prompt(data) {
     this.group = this.output = null;
-    const piece = make("details", "disc thought");
-    const text = make("p", "words", readable(data.text).slice(0, TEXT_SHOWN));
-    piece.append(make("summary", "", "Prompt"), text);
-    this.put(piece);
+    this.append(this.folded("Prompt"), data.text);
   }
 
   /** @param {Record<string, any>} data */
@@ -289,25 +323,31 @@ export class Transcript {
     row.dataset.tone = tone;
     const summary = make("summary");
     const result = make("span", "res");
+    const blocks = Array.isArray(data.content) ? data.content : data.content ? [data.content] : [];
+    let room = ROWS_SHOWN;
+    const shown = blocks.map((block) => {
+      const drawn = this.content(block, room);
+      room -= drawn.rows;
+      return drawn;
+    });
+    for (const each of shown) result.append(...each.counts);
     if (data.exit_code !== undefined) result.append(`exit ${data.exit_code}`);
     result.append(glyph(name), make("span", "sr", String(data.status ?? "")));
     const ended = data.status === "completed" || data.status === "failed";
-    const took = ended ? inWords((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
+    const took = ended ? shortly((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
     summary.append(make("span", "verb", readable(data.kind ?? "tool")), make("span", "what", readable(data.title)), result, make("span", "t", took));
     const wasOpen = row.hasAttribute("open") || data.status === "failed";
     const hadFocus = row.firstElementChild !== null && row.firstElementChild === document.activeElement;
-    row.replaceChildren(summary, ...this.contents(data.content));
+    row.replaceChildren(summary, ...shown.flatMap((each) => each.parts));
     row.toggleAttribute("open", wasOpen);
     if (hadFocus) summary.focus({ preventScroll: true });
   }
 
-  /** @param {unknown} content */
-  contents(content) {
-    const blocks = Array.isArray(content) ? content : content ? [content] : [];
-    return blocks.map((block) => {
-      const text = typeof block === "string" ? block : block.type === "diff" ? `${block.path}\n${block.new ?? ""}` : block.text ?? block.content?.text ?? JSON.stringify(block);
-      return make("pre", "out", readable(text).slice(0, TEXT_SHOWN));
-    });
+  /** Give what a piece of a call's content shows, and what it adds to the call's line. @param {any} block @param {number} room rows */
+  content(block, room) {
+    if (block?.type === "diff") return edit(block, room);
+    const text = typeof block === "string" ? block : block?.text ?? block?.content?.text ?? JSON.stringify(block);
+    return { parts: [make("pre", "out", readable(text).slice(0, TEXT_SHOWN))], counts: [], rows: 0 };
   }
 
   /** @param {Record<string, any>} data */

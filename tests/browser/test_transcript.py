@@ -138,3 +138,150 @@ def test_a_session_that_begins_anew_does_not_listen_twice(shown):
     before = shown.evaluate("window.transcript.following")
     shown.locator("#follow").click()
     assert shown.evaluate("window.transcript.following") is not before
+
+
+def message(said: str, number: int = 1) -> dict[str, Any]:
+    data = {"id": str(number), "role": "agent", "text": said}
+    return {"seq": 1, "at": "2026-01-01T00:00:00Z", "kind": "session.message", "data": data}
+
+
+def drawn(page: Page) -> list[list[str]]:
+    """Give the blocks of the message that is shown: the name of each element and its text."""
+    return page.evaluate(
+        "[...document.querySelectorAll('.prose > *')].map(each => [each.tagName.toLowerCase(), each.textContent])"
+    )
+
+
+SAID = """# What I did
+
+I made `scale()` exact, with **fractions**
+and *no* floats: 2 * 3 * 4 stays, so do src/*.py and a_b_c.
+
+- one
+  goes on
+  1. two
+---
+| a | b |
+|---|:-:|
+| 1 | `x` |
+> quoted
+
+````python
+def f():
+    ```not the end```
+````
+The end, see https://example.org/a?b=1.
+"""
+BLOCKS = [
+    ["p", "What I did"],
+    ["p", "I made scale() exact, with fractions\nand no floats: 2 * 3 * 4 stays, so do src/*.py and a_b_c."],
+    ["ul", "one\ngoes ontwo"],
+    ["hr", ""],
+    ["div", "ab1x"],
+    ["blockquote", "quoted"],
+    ["pre", "def f():\n    ```not the end```"],
+    ["p", "The end, see https://example.org/a?b=1."],
+]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_what_an_agent_writes_is_read_as_markdown_however_it_is_cut(shown, size):
+    add(shown, *[message(SAID[at : at + size]) for at in range(0, len(SAID), size)])
+    assert drawn(shown) == BLOCKS
+    assert shown.locator(".prose code").all_text_contents() == ["scale()", "x"]
+    assert shown.locator(".prose li").evaluate_all("items => items.map(each => each.dataset.mark)") == ["•", "1."]
+    assert shown.locator(".prose th").all_text_contents() == ["a", "b"]
+    assert shown.locator(".prose a").get_attribute("href") == "https://example.org/a?b=1"
+
+
+def test_markup_in_what_an_agent_writes_has_no_effect(shown):
+    add(
+        shown,
+        message("<img src=x onerror=alert(1)> **<b>x</b>** [<i>y</i>](https://example.org/) `<s>`\n\n```\n<hr>\n"),
+    )
+    assert shown.locator("#transcript :is(img, b, i, s, hr):not(.who b)").count() == 0
+    assert drawn(shown) == [
+        ["p", "<img src=x onerror=alert(1)> <b>x</b> <i>y</i> (example.org) <s>"],
+        ["pre", "<hr>"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[x](javascript:alert(1))",
+        "[x](data:text/html,y)",
+        "[x](https://github.com@example.org/)",
+        "https://",
+        "[x](//e.org)",
+    ],
+)
+def test_what_is_no_plain_web_address_is_no_link(shown, words):
+    add(shown, message(words))
+    assert shown.locator(".prose a").count() == 0
+    assert drawn(shown) == [["p", words]]
+
+
+def test_a_link_opens_without_telling_where_it_was_pressed(shown):
+    add(shown, message("[the page](https://example.org/x)"))
+    link = shown.locator(".prose a")
+    assert link.get_attribute("rel") == "noopener noreferrer nofollow"
+    assert drawn(shown) == [["p", "the page (example.org)"]]
+
+
+@pytest.mark.parametrize(
+    "unit", ["`", "*", "**", "[", "[a](https://", "https://.", "|", "> ", "- ", "~~~\n", "#", " ", "."]
+)
+def test_text_made_to_be_slow_to_read_is_read_at_once(shown, unit):
+    took = shown.evaluate(
+        "said => { const began = performance.now(); transcript.add(said); return performance.now() - began; }",
+        [message(unit * (160_000 // len(unit)))],
+    )
+    assert took < 5000  # a linear reader needs a hundredth of it, a quadratic one minutes
+
+
+def test_of_an_endless_message_the_end_stays(shown):
+    for turn in range(30):
+        add(shown, *[message(f"line {turn * 100 + number} {'x' * 100}\n\n") for number in range(100)])
+    blocks = drawn(shown)
+    assert blocks[0] == ["p", "… what came before is not shown …"]
+    assert blocks[-1][1].startswith("line 2999 ")
+    assert sum(len(words) for _, words in blocks) < 201_000
+
+
+def test_an_endless_block_of_code_goes_on_in_another_one_and_ends_where_it_ends(shown):
+    add(shown, message("```\n" + "y\n" * 10_000 + "```\nafter\n"))
+    *codes, after = drawn(shown)
+    assert {name for name, _ in codes} == {"pre"}
+    assert "\n".join(words for _, words in codes) == "\n".join(["y"] * 10_000)
+    assert after == ["p", "after"]
+
+
+def diff(old: str, new: str, line: int = 1) -> dict[str, Any]:
+    return {"type": "diff", "path": "a.py", "old": old, "new": new, "line": line}
+
+
+def test_an_edit_shows_the_lines_that_changed_with_their_numbers(shown):
+    add(shown, tool(1, kind="edit", content=[diff("a\nb\nc\n", "a\nB\nc\nd\n", line=7)]))
+    rows = shown.locator(".edit tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    assert rows == [
+        ["7", "7", "", "a"],
+        ["8", "", "−", "b"],
+        ["", "8", "+", "B"],
+        ["9", "9", "", "c"],
+        ["", "10", "+", "d"],
+    ]
+    assert "+2−1" in (shown.locator("details.tool summary").text_content() or "")
+
+
+def test_an_edit_that_was_shortened_is_not_counted(shown):
+    add(shown, tool(1, kind="edit", content=[diff("a … 900 left out … b", "c")]))
+    assert shown.locator("details.tool .add").count() == 0
+
+
+def test_edits_of_very_many_lines_do_not_fill_the_page(shown):
+    add(shown, tool(1, kind="edit", content=[diff("", "\n" * 8000)] * 8))
+    assert shown.locator(".edit tr").count() == 300
+    assert "7700 more lines are not shown here" in (shown.locator(".edit").first.text_content() or "")

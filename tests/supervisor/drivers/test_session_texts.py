@@ -60,8 +60,38 @@ def test_diffs_and_places_of_a_tool_call_are_kept():
     patch = updates.tool(
         {"toolCallId": "1", "content": [diff], "locations": [{"path": "a.py", "line": 3}, {"line": 1}, 5]}
     )
-    assert patch["content"] == [{"type": "diff", "path": "a.py", "old": "", "new": "x"}]
+    assert patch["content"] == [{"type": "diff", "path": "a.py", "old": "", "new": "x", "line": 1}]
     assert patch["locations"] == [{"path": "a.py", "line": 3}]
+
+
+def edit(old, new):
+    (shown,) = updates.tool({"toolCallId": "1", "content": [{"type": "diff", "oldText": old, "newText": new}]})[
+        "content"
+    ]
+    return shown["line"], shown["old"], shown["new"]
+
+
+def test_of_an_edit_the_lines_that_differ_are_told_with_three_around_them():
+    lines = [f"line {number}" for number in range(1, 5001)]
+    changed = [*lines[:2499], "another", "and one more", *lines[2500:]]
+    around = "line 2497\nline 2498\nline 2499\n{}\nline 2501\nline 2502\nline 2503"
+    assert edit("\n".join(lines), "\n".join(changed)) == (
+        2497,
+        around.format("line 2500"),
+        around.format("another\nand one more"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("", "a"), ("a", ""), ("a\n", "a"), ("a\na", "a\na\na"), ("same\n", "same\n"), ("a\r\nb", "a\nb")],
+)
+def test_a_short_edit_is_told_whole(old, new):
+    assert edit(old, new) == (1, old, new)
+
+
+def test_an_edit_of_no_text_at_all_is_an_empty_one():
+    assert edit(None, 3) == (1, "", "")
 
 
 def test_plans_are_bounded_and_their_words_checked():
