@@ -42,7 +42,8 @@ async def test_edits_and_runs_are_shown_as_tool_calls_and_change_the_tree(on_bot
     assert (on_both.attempt().tree / "readme.md").read_text() == "good day\nbye\n"
     assert not (on_both.attempt().tree / "src/new.py").exists()
     calls = [event for event in ran.told("session.tool") if event["status"] == "completed"]
-    assert calls[1]["content"] == [{"type": "diff", "path": "readme.md", "old": "hello\n", "new": "good day\n"}]
+    changed = {"type": "diff", "path": "readme.md", "old": "hello\n", "new": "good day\n", "line": 1}
+    assert calls[1]["content"] == [changed]
     assert calls[3]["content"][0]["text"] == "good day\nbye\nx = 1\n\n[exit code 3]"
 
 
