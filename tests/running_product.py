@@ -38,8 +38,9 @@ def until(found: Callable[[], Any], *, what: str, patience: float = PATIENCE) ->
 class Product:
     """One state directory and one port. ``caisson`` runs a command of the start script to its end."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, script: list[str] = SCRIPT) -> None:
         self.state = state
+        self.script = script
         self.port = free_port()
         self.url = f"http://localhost:{self.port}"
 
@@ -52,7 +53,7 @@ class Product:
 
     def caisson(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*SCRIPT, *arguments],
+            [*self.script, *arguments],
             env=self.environment,
             cwd=cwd,
             capture_output=True,
@@ -65,7 +66,7 @@ class Product:
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and go on; it hears signals as in a terminal, however the suite itself was started."""
         return subprocess.Popen(
-            [*SCRIPT, *arguments],
+            [*self.script, *arguments],
             preexec_fn=_hear_signals,  # noqa: PLW1509 - it takes no lock
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -187,9 +188,9 @@ def _command_line(folder: Path) -> str:
 
 
 @contextmanager
-def product(state: Path) -> Iterator[Product]:
+def product(state: Path, script: list[str] = SCRIPT) -> Iterator[Product]:
     """A product that is not started yet; whatever it becomes is ended."""
-    made = Product(state)
+    made = Product(state, script)
     try:
         yield made
     finally:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from config.commands import product
+from config.commands import code, product
 from config.commands.processes import Layout, RedisMissing, redis_program
 
 ROOM_WANTED = 2 * 1024**3  # bytes free for sandboxes and their images
@@ -86,6 +86,12 @@ def _running(layout: Layout) -> Iterator[Finding]:
     if found is None:
         yield _port(layout)
         return
+    other = found.code != code.fingerprint(layout.checkout)
+    yield Finding(
+        what="product",
+        words=f"running on port {found.port}, of {'other code than this checkout holds now' if other else 'this code'}",
+        fix="./caisson stop, then ./caisson up (sandboxes go on)" if other else "",
+    )
     for name, word in found.programs.items():
         yield Finding(
             what=name,

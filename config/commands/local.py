@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from config.commands import product
+from config.commands import code, product
 from config.commands.processes import Layout
 from config.commands.product import ProductProblem
 from config.commands.terminal import say
 
+if TYPE_CHECKING:
+    from django.db.migrations.loader import MigrationLoader
+
 CLIENT_LABEL = "command line"
+OTHER_CODE = (
+    "the product still runs the code that it was started from, not what this checkout holds now; "
+    "to change over: ./caisson stop, then ./caisson up (sandboxes go on)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,8 @@ class Local:
 def bring_up(layout: Layout) -> Local:
     """Make sure that the product runs, its database is current and its sandbox image is built. Raises ProductProblem.
 
-    Does little when it is up already. Of two callers at once one prepares and starts, the other waits for it.
+    Does little when it is up already; that it runs older code is told. Of two callers at once one prepares and starts,
+    the other waits for it.
     """
     load_django(layout)
     with product.alone(layout):
@@ -38,6 +47,8 @@ def bring_up(layout: Layout) -> Local:
             _prepare(layout)
             say("starting Redis, web, worker and beat")
             product.start(layout)
+        elif found.code != code.fingerprint(layout.checkout):
+            _accept_other_code()
     port = found.port if found else layout.port
     return Local(started=found is None, url=f"http://localhost:{port}", token=client_token(layout))
 
@@ -57,6 +68,20 @@ def _prepare(layout: Layout) -> None:
         raise ProductProblem(error.message) from None
     except Error as error:
         raise ProductProblem(f"the database cannot be used: {error}. Its place: {database_place()}.") from None
+
+
+def _accept_other_code() -> None:
+    """Tell that the running product is of other code; raise ProductProblem when its database is, too."""
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()) or _of_newer_version(executor.loader):
+        raise ProductProblem(
+            "the product that runs here, and its database, are of another version than this checkout. "
+            "Stop it, then run this command again: ./caisson stop (sandboxes go on)"
+        )
+    say(f"note: {OTHER_CODE}")
 
 
 def database_place() -> str:
@@ -128,6 +153,7 @@ def prepare_database() -> None:
 
     from policy_app.services.seed import ensure_first_revision
     from registry_app.services.seed import ensure_shipped
+    from tasks_app.services import deployment
     from workspaces_app.services.bootstrap import ensure_workspace_and_admin
 
     _refuse_newer()
@@ -135,20 +161,23 @@ def prepare_database() -> None:
     ensure_workspace_and_admin()
     ensure_first_revision()
     ensure_shipped()
+    deployment.advance()
 
 
 def _refuse_newer() -> None:
     from django.db import connection
     from django.db.migrations.loader import MigrationLoader
 
-    loader = MigrationLoader(connection)
-    unknown = {f"{app}.{name}" for app, name in loader.applied_migrations.keys() - loader.disk_migrations.keys()}
-    ours = sorted(name for name in unknown if name.partition(".")[0].endswith("_app"))
-    if ours:
+    if newer := _of_newer_version(MigrationLoader(connection)):
         raise ProductProblem(
-            f"the database is that of a newer Caisson: this version does not know {', '.join(ours)}. Use the newer "
+            f"the database is that of a newer Caisson: this version does not know {', '.join(newer)}. Use the newer "
             f"version, another CAISSON_STATE_DIR, or a back-up from before the upgrade. Its place: {database_place()}."
         )
+
+
+def _of_newer_version(loader: "MigrationLoader") -> list[str]:
+    unknown = {f"{app}.{name}" for app, name in loader.applied_migrations.keys() - loader.disk_migrations.keys()}
+    return sorted(name for name in unknown if name.partition(".")[0].endswith("_app"))
 
 
 def sign_in_link(url: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from supervisor.xmlrpc import SupervisorTransport
 
+from config.commands import code
 from config.commands.processes import Layout, manager_settings
 from config.commands.terminal import say
 
@@ -36,6 +37,7 @@ class Running:
 
     pid: int
     port: int
+    code: str  # fingerprint of what it was started from
     programs: dict[str, str]  # name → the process manager's word (RUNNING, BACKOFF, …)
 
 
@@ -47,7 +49,8 @@ def running(layout: Layout) -> Running | None:
             pid = int(manager.supervisor.getPID())
     except (OSError, HTTPException, xmlrpc.client.Error):
         return None
-    return Running(pid=pid, port=_port(layout), programs=programs)
+    told = json.loads(_told_file(layout).read_text(encoding="utf-8"))
+    return Running(pid=pid, port=int(told["port"]), code=str(told.get("code", "")), programs=programs)
 
 
 def start(layout: Layout) -> None:
@@ -57,7 +60,8 @@ def start(layout: Layout) -> None:
     Raises ProductProblem.
     """
     layout.manager_config.write_text(manager_settings(layout), encoding="utf-8")
-    _port_file(layout).write_text(json.dumps({"port": layout.port}), encoding="utf-8")
+    told = {"port": layout.port, "code": code.fingerprint(layout.checkout)}
+    _told_file(layout).write_text(json.dumps(told), encoding="utf-8")
     manager = _spawn(layout)
     try:
         _wait_until_answering(layout, manager)
@@ -90,11 +94,9 @@ def await_end(layout: Layout) -> bool:
     return False
 
 
-def follow(layout: Layout) -> None:
-    """Return when the process manager of a running product has ended."""
-    found = running(layout)
-    if found:
-        _wait_until_gone(found.pid, patience=None)
+def follow(found: Running) -> None:
+    """Return when the process manager of this product has ended."""
+    _wait_until_gone(found.pid, patience=None)
 
 
 def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
@@ -125,12 +127,8 @@ def _end(manager: subprocess.Popen[bytes]) -> None:
         manager.kill()
 
 
-def _port_file(layout: Layout) -> Path:
+def _told_file(layout: Layout) -> Path:
     return layout.run / "product.json"
-
-
-def _port(layout: Layout) -> int:
-    return int(json.loads(_port_file(layout).read_text(encoding="utf-8"))["port"])
 
 
 def _wait_until_answering(layout: Layout, manager: subprocess.Popen[bytes]) -> None:

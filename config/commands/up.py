@@ -8,6 +8,7 @@ import threading
 from config.commands import local, product
 from config.commands.local import Local
 from config.commands.processes import Layout
+from config.commands.product import Running
 from config.commands.terminal import say
 
 
@@ -22,13 +23,16 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
     if not found.started:
         _welcome(found, options)
         return 0
+    ours = None
     try:
+        ours = product.running(layout)
         _welcome(found, options)
-        _stay(layout)
+        if ours:
+            _stay(ours)
     except KeyboardInterrupt:  # so early that nothing waited for it yet
         pass
     finally:
-        _leave(layout)
+        _leave(layout, ours)
     return 0
 
 
@@ -79,7 +83,7 @@ def _start_demo(found: Local) -> bool:
     return False
 
 
-def _stay(layout: Layout) -> None:
+def _stay(ours: Running) -> None:
     """Wait for a signal, or for the process manager to end by another hand."""
     wished = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -87,7 +91,7 @@ def _stay(layout: Layout) -> None:
             signal.signal(number, lambda *_: wished.set())
 
     def watch() -> None:
-        product.follow(layout)
+        product.follow(ours)
         wished.set()
 
     threading.Thread(target=watch, name="watch product", daemon=True).start()
@@ -95,7 +99,11 @@ def _stay(layout: Layout) -> None:
         pass
 
 
-def _leave(layout: Layout) -> None:
-    if product.running(layout):
+def _leave(layout: Layout, ours: Running | None) -> None:
+    """Stop what this call started, unless another hand has stopped it and started the product anew meanwhile."""
+    found = product.running(layout)
+    if found and ours and found.pid != ours.pid:
+        return
+    if found:
         say("stopping; sandboxes stay")
     product.stop(layout)

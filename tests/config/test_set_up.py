@@ -1,14 +1,11 @@
 """Set-up from nothing, through interruptions and kills, with the standard library only."""
 
 import ast
-import base64
-import hashlib
 import io
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from config.commands import setup
+from tests.small_package import requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = "requirements.txt"
@@ -63,24 +61,8 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout whose one requirement is a small package beside it."""
     folder = tmp_path / "check out"
     folder.mkdir()
-    wheel = folder / "small-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        files = {
-            "small.py": "WHOLE = True\n",
-            "small-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n",
-            "small-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        }
-        for name, text in files.items():
-            archive.writestr(name, text)
-        record = "".join(f"{name},sha256={_record_hash(text)},{len(text)}\n" for name, text in files.items())
-        archive.writestr("small-1.0.dist-info/RECORD", record + "small-1.0.dist-info/RECORD,,\n")
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (folder / LIST).write_text(f"small @ {wheel.as_uri()} --hash=sha256:{digest}\n")
+    (folder / LIST).write_text(requirement(folder, {"small.py": "WHOLE = True\n"}))
     return folder
-
-
-def _record_hash(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def prepared(checkout: Path) -> subprocess.Popen[str]:
@@ -173,8 +155,8 @@ def running(checkout: Path, *words: str) -> Iterator[int]:
     """A program of the environment that runs until it is ended; what it is can be seen by its command line only."""
     modules = next((checkout / ".venv").rglob("small.py")).parent / "supervisor"
     modules.mkdir(exist_ok=True)
-    for program in (modules / "supervisord.py", checkout / "caisson"):
-        program.write_text("print('up', flush=True); input()")
+    for path in (modules / "supervisord.py", checkout / "caisson"):
+        path.write_text("print('up', flush=True); input()")
     with subprocess.Popen(
         [checkout / ".venv" / "bin" / "python", *words],
         env=os.environ | {"CAISSON_STATE_DIR": "/some where/state"},
