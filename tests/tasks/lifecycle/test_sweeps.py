@@ -8,10 +8,11 @@ from django.core.management import CommandError, call_command
 
 from config.schedule import BEAT_SCHEDULE
 from tasks_app.errors import Refused
-from tasks_app.models import Lease, TaskEvent
+from tasks_app.kernel.facts import SILENCE
+from tasks_app.models import Lease, Task, TaskContact, TaskEvent
 from tasks_app.services import clock as task_clock
-from tasks_app.services import contact, leases, lifecycle, probe, sweeps
-from tasks_app.states import Presence, Status
+from tasks_app.services import contact, leases, lifecycle, observation, probe, sweeps
+from tasks_app.states import Health, Presence, Status
 from tasks_app.timetable import TIMETABLE
 from tests.tasks.lifecycle.house import START, Clock
 
@@ -64,6 +65,34 @@ class TestLeases:
         assert leases.tick("w", now=START, patience=patience) == START
         now = START + step
         assert leases.tick("w", now=now, patience=patience) == (START if unbroken else now)
+
+
+def many_running(house, count: int) -> None:
+    """Make so many running tasks: one as ever, the others as rows like it. Only the first one's sandbox is there."""
+    first = house.running()
+    tasks = []
+    for number in range(1, count):
+        task = Task.objects.get(pk=first.pk)
+        task.pk, task.task_branch, task.sandbox_name = Task._meta.pk.get_default(), f"b{number}", f"cs-{number}"
+        task.sandbox = {**first.sandbox, "name": task.sandbox_name}
+        tasks.append(task)
+    Task.objects.bulk_create(tasks)
+    heard = first.contact.last_contact_at
+    TaskContact.objects.bulk_create(TaskContact(task=task, last_contact_at=heard) for task in tasks)
+
+
+@pytest.mark.slow
+class TestManySandboxes:
+    def test_each_of_more_than_five_hundred_is_looked_at_in_one_pass(self, house):
+        many_running(house, 501)
+        assert observation.sweep() == 501
+        assert Task.objects.filter(presence=Presence.LOST).count() == 500
+        assert observation.sweep() == 1
+
+    def test_the_silence_of_each_of_more_than_two_hundred_is_judged_in_one_pass(self, house):
+        many_running(house, 201)
+        house.sweep_contact(seconds=SILENCE.total_seconds() + 5)
+        assert set(Task.objects.values_list("health", flat=True)) == {Health.UNREACHABLE}
 
 
 class TestSweeps:
