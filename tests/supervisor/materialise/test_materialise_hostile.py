@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sandbox_supervisor.materialise.repository import bring_in
+from sandbox_supervisor.protocol import git_rules
+from tests.fixtures.bound_only import bound_only
 from tests.sandbox_folder import git, make_repository
 from tests.supervisor.materialise.wanted import ABSENT, baseline, refusal, wanted
 
@@ -145,7 +147,7 @@ def test_a_remote_that_asks_for_a_password_gets_no_prompt_and_no_wait(target):
     with remote(401) as (url, handler):
         started = time.monotonic()
         assert "credential" in refusal(target, wanted(url, ABSENT)).cause
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60  # a prompt would wait for ever
         assert handler.hits <= 2
 
 
@@ -161,10 +163,8 @@ def test_nonsense_instead_of_a_repository_is_refused(target):
 
 
 def test_a_remote_that_is_not_there_is_unreachable_at_once(target):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"https://127.0.0.1:{unused.getsockname()[1]}/x.git"
-    assert refusal(target, wanted(url, ABSENT)).code == "remote_unreachable"
+    with bound_only() as port:
+        assert refusal(target, wanted(f"https://127.0.0.1:{port}/x.git", ABSENT)).code == "remote_unreachable"
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_remote_that_never_answers_is_unreachable_within_its_time(target):
         started = time.monotonic()
         failed = refusal(target, wanted(f"http://127.0.0.1:{silent.getsockname()[1]}/x.git", ABSENT))
         assert failed.code == "remote_unreachable"
-        assert time.monotonic() - started < 24
+        assert time.monotonic() - started < 3 * git_rules.REMOTE_TIMEOUT
 
 
 def test_an_ssh_remote_that_is_not_there_is_a_structured_failure(target):

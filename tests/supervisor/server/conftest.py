@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.fixtures.scripted_supervisor import TOKEN, ScriptedSupervisor, Served, served
-from tests.fixtures.stream_client import trusting
+from tests.fixtures.stream_client import PATIENCE, trusting
 
 
 @pytest.fixture
@@ -18,12 +18,14 @@ async def server() -> AsyncIterator[Served]:
 @pytest.fixture
 async def stranger(server: Served) -> AsyncIterator[httpx.AsyncClient]:
     """A client without a bearer."""
-    async with httpx.AsyncClient(verify=trusting(), base_url=server.https, trust_env=False) as client:
+    async with httpx.AsyncClient(verify=trusting(), base_url=server.https, trust_env=False, timeout=PATIENCE) as client:
         yield client
 
 
 @pytest.fixture
 async def http(server: Served) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with httpx.AsyncClient(verify=trusting(), base_url=server.https, headers=headers, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        verify=trusting(), base_url=server.https, headers=headers, trust_env=False, timeout=PATIENCE
+    ) as client:
         yield client

@@ -9,7 +9,7 @@ from sandbox_supervisor.server.app import ServerIdentity, build
 from sandbox_supervisor.server.tempo import Tempo
 from sandbox_supervisor.server.tls import fingerprint, server_context
 from tests.fixtures.scripted_supervisor import TOKEN, ScriptedSupervisor, certificate, served
-from tests.fixtures.stream_client import connected, trusting
+from tests.fixtures.stream_client import PATIENCE, connected, trusting
 
 PATHS = [
     "/readyz",
@@ -105,17 +105,17 @@ async def test_a_connection_that_brings_no_request_is_closed():
     async with served(ScriptedSupervisor(), tempo=Tempo(silence=0.1)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting())
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: ")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await read_to_the_end(reader) == b""
         writer.close()
 
 
 async def test_a_connection_in_use_outlives_the_limit_for_silent_ones():
-    tempo = Tempo(silence=0.05, heartbeat=0.2)
+    tempo = Tempo(silence=1.0, heartbeat=0.4)
     async with served(ScriptedSupervisor(), tempo=tempo) as server, connected(server) as socket:
         await socket.send('{"type":"subscribe"}')
-        for _ in range(3):
-            await asyncio.wait_for(socket.recv(), 10)
+        for _ in range(4):  # a snapshot, and three heartbeats
+            await asyncio.wait_for(socket.recv(), PATIENCE)
 
 
 async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:

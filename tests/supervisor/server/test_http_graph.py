@@ -29,7 +29,7 @@ async def test_paging_through_the_events_meets_each_once(server, http):
 
 async def test_a_long_poll_is_answered_as_soon_as_something_happens(server, http):
     asyncio.get_running_loop().call_later(0.1, server.supervisor.append)
-    page = (await http.get("/v1/events", params={"after": "epoch-1:0", "wait": "20"}, timeout=25)).json()
+    page = (await http.get("/v1/events", params={"after": "epoch-1:0", "wait": "30"}, timeout=25)).json()
     assert [event["seq"] for event in page["events"]] == [1]
 
 
@@ -97,6 +97,7 @@ async def test_poll_and_stream_tell_the_same_events_byte_for_byte(server, http):
         await client.receive(socket)
         framed = (await socket.recv(decode=False)).partition(b'"events":[')[2]
     polled = (await http.get("/v1/events")).content.partition(b'"events":[')[2]
+    assert framed
     assert framed == polled
 
 

@@ -12,7 +12,7 @@ from sandbox_supervisor.protocol.states import AttemptState
 from sandbox_supervisor.protocol.stream import Ack, CloseCode, Credit, EventsFrame, HeartbeatFrame, Position, Subscribe
 from sandbox_supervisor.server.tempo import Tempo
 from tests.fixtures.scripted_supervisor import ScriptedSupervisor, served
-from tests.fixtures.stream_client import Subscriber, connected
+from tests.fixtures.stream_client import PATIENCE, Subscriber, connected
 
 QUIET = 0.3  # seconds between heartbeats: how a test learns that nothing else is coming
 
@@ -77,15 +77,16 @@ async def test_heartbeats_go_on_while_the_credit_is_used_up():
         await client.subscribe(socket, credit=Credit(events=2, bytes=1024))
         await until_heartbeat(client, socket)
         supervisor.append_many(5)
-        again = await client.receive(socket, ack=False)
-    assert isinstance(again, HeartbeatFrame)
-    assert again.head == 15
+        frame = await client.receive(socket, ack=False)
+        while isinstance(frame, HeartbeatFrame) and frame.head < 15:  # sent before
+            frame = await client.receive(socket, ack=False)
+    assert isinstance(frame, HeartbeatFrame)
 
 
 async def test_a_client_without_acks_is_closed_as_slow_and_told_what_it_acknowledged():
     supervisor = ScriptedSupervisor()
     supervisor.append_many(10)
-    async with served(supervisor, tempo=Tempo(patience=0.4)) as server, connected(server) as socket:
+    async with served(supervisor, tempo=Tempo(patience=2.0)) as server, connected(server) as socket:
         wish = Subscribe(since=Position(epoch=supervisor.epoch, seq=0), credit=Credit(events=4, bytes=99999))
         await socket.send(codec.encode(wish).decode())
         await socket.recv()
@@ -102,7 +103,7 @@ async def test_a_client_that_acknowledges_slowly_but_steadily_stays():
     supervisor.append_many(6)
     client = Subscriber()
     client.epoch = supervisor.epoch
-    async with served(supervisor, tempo=Tempo(patience=0.6, heartbeat=0.25)) as server, connected(server) as socket:
+    async with served(supervisor, tempo=Tempo(patience=2.5, heartbeat=0.5)) as server, connected(server) as socket:
         await client.subscribe(socket, credit=Credit(events=1, bytes=9999))
         for _ in range(6):
             await until_heartbeat(client, socket)
@@ -150,7 +151,7 @@ async def test_a_snapshot_beyond_the_credit_waits_for_acks_of_its_parts():
 
 
 async def socket_to_the_end(socket):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with contextlib.suppress(ConnectionClosed):
             while True:
                 yield await socket.recv()

@@ -15,7 +15,6 @@ from sandbox_supervisor.protocol.stream import (
     REPLAY,
     Ack,
     CloseCode,
-    EventsFrame,
     Filter,
     HeartbeatFrame,
     Position,
@@ -166,7 +165,7 @@ async def test_a_restarted_server_is_resumed_by_epoch_and_seq():
         supervisor.append_many(30)
         await client.until(socket, 30)
     supervisor.append_many(30)
-    async with served(supervisor, port=server.port) as again, connected(again) as socket:
+    async with served(supervisor) as again, connected(again) as socket:
         await client.subscribe(socket)
         await client.until(socket, 60)
     assert client.seqs == list(range(1, 61))
@@ -236,8 +235,9 @@ async def test_a_heartbeat_carries_the_head_and_what_a_filter_passed_over():
         await client.subscribe(socket, filter=Filter(nodes=frozenset({"nobody"})))
         assert isinstance(await client.receive(socket), Resume)
         supervisor.append_many(4)
-        frames = [await client.receive(socket) for _ in range(2)]
-    assert isinstance(frames[0], EventsFrame | HeartbeatFrame)
+        frame = await client.receive(socket)
+        while not isinstance(frame, HeartbeatFrame) or frame.head < 4:  # one of before may be on its way
+            frame = await client.receive(socket)
     assert client.upto == 4
     assert client.seqs == []
 
@@ -317,7 +317,8 @@ async def test_an_ack_of_what_was_never_sent_ends_the_conversation():
 
 async def test_a_message_above_the_limit_is_refused_by_the_socket_itself():
     async with served(ScriptedSupervisor()) as server, connected(server) as socket:
-        await socket.send("x" * (MESSAGE_LIMIT + 1))
+        with contextlib.suppress(ConnectionClosed):  # before the last byte is out
+            await socket.send("x" * (MESSAGE_LIMIT + 1))
         code, _ = await closed_with(socket)
     assert code == 1009
 

@@ -9,7 +9,7 @@ import pytest
 from sandbox_supervisor.log.outputs import OutputStore
 from sandbox_supervisor.server.facade import LogSlice
 from tests.fixtures.scripted_supervisor import TOKEN, ScriptedSupervisor, served
-from tests.fixtures.stream_client import trusting
+from tests.fixtures.stream_client import PATIENCE, trusting
 
 CAP = 2 * 1024 * 1024  # of both streams
 HEAD, SHARE = CAP // 8, CAP // 2
@@ -40,7 +40,9 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         served(Keeping(store)) as server,
-        httpx.AsyncClient(verify=trusting(), base_url=server.https, headers=headers, trust_env=False) as client,
+        httpx.AsyncClient(
+            verify=trusting(), base_url=server.https, headers=headers, trust_env=False, timeout=PATIENCE
+        ) as client,
     ):
         yield client
 

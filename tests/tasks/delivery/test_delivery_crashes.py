@@ -85,7 +85,7 @@ def test_a_worker_killed_at_any_git_call_leaves_work_that_the_next_one_finishes(
 
 def test_workers_that_race_push_once(project: Project, http_task: SimpleNamespace):
     row = hand_over(project, http_task.task)
-    gate = threading.Barrier(4, timeout=20)
+    gate = threading.Barrier(4, timeout=60)
 
     def work() -> None:
         try:
@@ -98,7 +98,7 @@ def test_workers_that_race_push_once(project: Project, http_task: SimpleNamespac
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(60)
+        worker.join(120)
     row.refresh_from_db()
     assert row.state == DeliveryState.DELIVERED
     pushes = [path for path in http_task.faults.requests if path.endswith("/git-receive-pack")]
@@ -112,7 +112,7 @@ def test_a_request_that_comes_twice_at_once_is_one_delivery(project: Project, ho
     task = make_task(house, base_commit=project.base)
     commit = project.commit({"a.txt": "a"})
     request = request_for(task, commit, project.bundle(commit, branch=task.task_branch))
-    gate, answers = threading.Barrier(3, timeout=20), []
+    gate, answers = threading.Barrier(3, timeout=60), []
 
     def work() -> None:
         try:
@@ -125,7 +125,7 @@ def test_a_request_that_comes_twice_at_once_is_one_delivery(project: Project, ho
     for sender in senders:
         sender.start()
     for sender in senders:
-        sender.join(60)
+        sender.join(120)
     assert len({answer.id for answer in answers}) == 1 == Delivery.objects.count()
 
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tasks_app.remotes import RemoteProblem, ls_remote, open_remote
+from tests.fixtures.bound_only import bound_only
 from tests.git_remotes import git, reach
 from workspaces_app.models import AllowedRoot, Workspace
 
@@ -42,7 +43,7 @@ def test_a_remote_that_asks_for_a_password_is_refused_without_a_prompt(http_remo
     with pytest.raises(RemoteProblem) as problem:
         ls_remote(reach(f"{http_remote.url}/remote.git"))
     assert (problem.value.code, problem.value.transient) == ("remote_auth", False)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60  # a prompt would wait for ever
 
 
 @pytest.mark.parametrize(
@@ -70,10 +71,7 @@ def test_a_redirect_is_not_followed(http_remote):
 
 
 def test_a_port_where_nobody_listens_is_unreachable():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    with pytest.raises(RemoteProblem) as problem:
+    with bound_only() as port, pytest.raises(RemoteProblem) as problem:
         ls_remote(reach(f"http://127.0.0.1:{port}/remote.git"))
     assert (problem.value.code, problem.value.transient) == ("remote_unreachable", True)
 
@@ -85,7 +83,7 @@ def test_a_server_that_never_answers_is_given_up_in_time():
         with pytest.raises(RemoteProblem) as problem:
             ls_remote(reach(url), timeout=0.5)
     assert (problem.value.code, problem.value.transient) == ("remote_timeout", True)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60  # nothing else ends it
 
 
 def test_no_git_process_outlives_a_call_that_was_given_up():
@@ -96,7 +94,7 @@ def test_no_git_process_outlives_a_call_that_was_given_up():
         def serve() -> None:
             connection, _ = silent.accept()
             with connection:
-                connection.settimeout(20)
+                connection.settimeout(60)
                 while connection.recv(65536):
                     pass
             closed.set()
@@ -104,9 +102,9 @@ def test_no_git_process_outlives_a_call_that_was_given_up():
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         with pytest.raises(RemoteProblem):
-            ls_remote(reach(f"http://127.0.0.1:{silent.getsockname()[1]}/r.git"), timeout=1)
-        assert closed.wait(10)
-        thread.join(10)
+            ls_remote(reach(f"http://127.0.0.1:{silent.getsockname()[1]}/r.git"), timeout=3)  # time enough to connect
+        assert closed.wait(60)
+        thread.join(60)
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_every_problem_carries_the_request_id(sandbox):
 
 
 def test_a_sandbox_that_calls_too_often_is_told_when_to_come_back(sandbox, monkeypatch):
-    monkeypatch.setitem(throttles.RATES, "sandbox", throttles.Rate(2))
+    monkeypatch.setitem(throttles.RATES, "sandbox", throttles.Rate(2, seconds=10**9))
     codes = [sandbox.call("GET", "spec").status_code for _ in range(3)]
     assert codes == [200, 200, 429]
     response = sandbox.call("GET", "spec")
@@ -121,7 +121,7 @@ def test_a_sandbox_that_calls_too_often_is_told_when_to_come_back(sandbox, monke
 
 
 def test_one_sandbox_that_calls_too_often_does_not_stop_another(house, sandbox, monkeypatch):
-    monkeypatch.setitem(throttles.RATES, "sandbox", throttles.Rate(1))
+    monkeypatch.setitem(throttles.RATES, "sandbox", throttles.Rate(1, seconds=10**9))
     for _ in range(3):
         sandbox.call("GET", "spec")
     assert Sandbox(make_task(house)).call("GET", "spec").status_code == 200

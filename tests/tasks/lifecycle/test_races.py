@@ -24,7 +24,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
     gate = threading.Barrier(len(works))
 
     def carry_out(work: Callable[[], Any]) -> Any:
-        gate.wait(timeout=20)
+        gate.wait(timeout=60)
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - the outcome of a racer is what the test looks at
@@ -33,7 +33,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
             connection.close()
 
     with ThreadPoolExecutor(len(works)) as pool:
-        return [future.result(timeout=60) for future in [pool.submit(carry_out, work) for work in works]]
+        return [future.result(timeout=100) for future in [pool.submit(carry_out, work) for work in works]]
 
 
 def creates(house) -> int:

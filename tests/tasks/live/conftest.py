@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
 from tests.fixtures.scripted_supervisor import Served
+from tests.fixtures.stream_client import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 ORIGIN = "http://console.test:8765"
@@ -67,6 +68,7 @@ class Web:
         """Open a console socket as a browser does."""
         headers = {"Cookie": cookie} if cookie else {}
         options.setdefault("subprotocols", ["console.v1"])
+        options.setdefault("open_timeout", PATIENCE)  # of the first, daphne itself is still starting
         async with connect(
             f"ws://127.0.0.1:{self.port}/ws/v1/tasks/{task}/console",
             origin=Origin(origin) if origin is not None else None,

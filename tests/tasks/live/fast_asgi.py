@@ -4,7 +4,7 @@ from config.asgi import application
 from tasks_app.live import consumers, relay
 
 consumers.ASK_AGAIN = 0.5
-relay.PATIENCE = 1.5
+relay.PATIENCE = 4.0
 relay.SLOWEST = 0.5
 
 __all__ = ["application"]
