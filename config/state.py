@@ -5,7 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
-FOLDERS = ("secrets", "sandboxes", "images", "files", "logs", "static")
+FOLDERS = ("secrets", "sandboxes", "images", "files", "logs", "static", "deployment")
 LATER = ("mirrors", "demo", "run")  # made when they are needed
 DATABASE = "caisson.sqlite3"
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes; the longest name below run/ is ``supervisord.sock``

@@ -15,6 +15,7 @@ __all__ = [
     "NotVisible",
     "QuotaReached",
     "Refused",
+    "SafeMode",
     "Stale",
     "TokenEnded",
     "TokenRefused",
@@ -50,6 +51,12 @@ class IllegalMove(ControlPlaneError):
     """A transition that the tables do not know: a defect, never a person's mistake."""
 
     default_code: ClassVar[str] = "illegal_move"
+
+
+class SafeMode(Unavailable):
+    """The database may have been restored from a backup; what cannot be undone waits for a person's confirmation."""
+
+    default_code: ClassVar[str] = "safe_mode"
 
 
 class Stale(ControlPlaneError):

@@ -20,5 +20,6 @@ TIMETABLE: Mapping[str, Entry] = {
     "reclaim": Entry(timedelta(seconds=60), "sandboxes whose time is over"),
     "outbox": Entry(timedelta(seconds=5), "history that pages were not told of"),
     "leftovers": Entry(timedelta(seconds=60), "answers, leases and uploads that have served or never will"),
+    "epoch": Entry(timedelta(seconds=30), "restored backups: each step makes every earlier one known as old"),
     "tick": Entry(timedelta(seconds=30), "proof that worker and queue are alive"),
 }

@@ -68,6 +68,15 @@ def triggers_yield_to_flush() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def without_an_epoch() -> Iterator[None]:
+    """Forget the epoch that a test has kept: the next one's database has none."""
+    from django.conf import settings
+
+    yield
+    shutil.rmtree(settings.STATE_DIR / "deployment", ignore_errors=True)
+
+
 @pytest.fixture
 def fresh_cache(redis_server: Path) -> None:
     """Forget every counter: ids come again in the next test, and their throttles must not."""

@@ -33,6 +33,7 @@ class Permission(StrEnum):
     PUBLISH_REGISTRY = "publish_registry"
     ALLOW_ROOT = "allow_root"
     VIEW_SANDBOXES = "view_sandboxes"
+    CONFIRM_DATABASE = "confirm_database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ OF_DEPLOYMENT: Mapping[Permission, tuple[Scope, str]] = {
     Permission.PUBLISH_REGISTRY: (Scope.FLOWS, "registry_app.publish_registry"),
     Permission.ALLOW_ROOT: (Scope.WORKSPACE, "workspaces_app.add_allowedroot"),
     Permission.VIEW_SANDBOXES: (Scope.READ, ""),
+    Permission.CONFIRM_DATABASE: (Scope.WORKSPACE, "tasks_app.confirm_database"),
 }
 
 

@@ -49,3 +49,4 @@ class Verb(StrEnum):
     FLOW_YANKED = "flow.yanked"
     DRIVER_PUBLISHED = "driver.published"
     TASK_DELETED = "task.deleted"
+    DATABASE_CONFIRMED = "database.confirmed"

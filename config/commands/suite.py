@@ -180,6 +180,7 @@ FAST_TESTS = (
     *("tests/architecture", "tests/config", "tests/console", "tests/docs", "tests/policy", "tests/workspaces"),
     *("tests/supervisor/graph", "tests/supervisor/protocol", "tests/registry"),
     *(
+        "tests/tasks/test_kernel_deployment.py",
         "tests/tasks/test_kernel_person.py",
         "tests/tasks/test_kernel_sandbox.py",
         "tests/tasks/test_kernel_supervisor.py",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tasks_app.kernel.decision import NOTHING, Decision, Failure, Note, Suspicion, Want
+from tasks_app.kernel.deployment import SOUND, Epoch, Epochs, Standing, judge_epochs
 from tasks_app.kernel.facts import (
     ABSENT_FOR,
     ABSENT_READS,
@@ -78,15 +79,19 @@ __all__ = [
     "SILENCE",
     "SKEW_GUARD",
     "SNAPSHOT_PATIENCE",
+    "SOUND",
     "Admission",
     "Creation",
     "Decision",
+    "Epoch",
+    "Epochs",
     "Failure",
     "Fence",
     "FrozenLimits",
     "Note",
     "Proof",
     "Seen",
+    "Standing",
     "Suspicion",
     "TaskFacts",
     "Want",
@@ -98,6 +103,7 @@ __all__ = [
     "judge_creation",
     "judge_delete",
     "judge_end",
+    "judge_epochs",
     "judge_order",
     "judge_presence",
     "judge_readiness",

@@ -38,6 +38,7 @@ class Note:
 
 class Want(StrEnum):
     PROBE = "probe"  # ask the supervisor directly and decide again with the answer
+    EPOCHS = "epochs"  # compare the deployment's epochs and decide again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class Seen:
     watching_since: datetime | None = None  # since when somebody listened; None: silence is not judged here
     proof: Proof = Proof.NOT_ASKED
     archive_stored: bool = False
+    epochs_agree: bool | None = None  # False: the database may have been restored from a backup
     clock_trusted: bool = False  # only the reclaimer judges deadlines, and not after a jump of the database clock
 
 

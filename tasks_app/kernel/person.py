@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from tasks_app.kernel.decision import NOTHING, Decision, Note, failed
+from tasks_app.kernel.decision import NOTHING, Decision, Note, Want, failed
 from tasks_app.kernel.facts import SKEW_GUARD, SNAPSHOT_PATIENCE, FrozenLimits, Seen, TaskFacts
 from tasks_app.states import LIVE, FailureCode, Health, Presence, RemovalReason, Status
 
@@ -27,9 +27,17 @@ def judge_delete(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimit
 
 
 def judge_retention(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> Decision:
-    """Say whether the sandbox may be removed: a person deleted the task, or its deadline has passed. Nothing else."""
-    if task.presence in REMOVED:
-        return NOTHING
+    """Say whether the sandbox may be removed: a person deleted the task, or its deadline has passed. Nothing else.
+
+    What cannot be undone is said only while the deployment's epochs agree.
+    """
+    said = NOTHING if task.presence in REMOVED else _retention(task, seen, now, limits)
+    if seen.epochs_agree or (said.removal is None and said.status is None):
+        return said
+    return Decision(wants=frozenset({Want.EPOCHS})) if seen.epochs_agree is None else NOTHING
+
+
+def _retention(task: TaskFacts, seen: Seen, now: datetime, limits: FrozenLimits) -> Decision:
     if task.delete_requested_at is not None and task.status not in LIVE:
         return _deleted(task, seen, now)
     if task.retain_until is None or not seen.clock_trusted:

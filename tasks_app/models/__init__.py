@@ -3,7 +3,7 @@
 No table holds nodes, attempts, sessions or messages: these are the supervisor's. A test counts the models.
 """
 
-from tasks_app.models.bookkeeping import IdempotencyRecord, Lease, Quota
+from tasks_app.models.bookkeeping import Deployment, IdempotencyRecord, Lease, Quota
 from tasks_app.models.outcome import Archive, Delivery, TaskSnapshot
 from tasks_app.models.story import TaskCredential, TaskEvent
 from tasks_app.models.task import Task, TaskContact
@@ -11,6 +11,7 @@ from tasks_app.models.task import Task, TaskContact
 __all__ = [
     "Archive",
     "Delivery",
+    "Deployment",
     "IdempotencyRecord",
     "Lease",
     "Quota",

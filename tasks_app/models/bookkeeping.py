@@ -1,4 +1,4 @@
-"""Leases, idempotency keys and the quota counters."""
+"""Leases, idempotency keys, the quota counters, and how far the deployment has come."""
 
 from enum import StrEnum
 
@@ -64,3 +64,18 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return self.scope
+
+
+class Deployment(models.Model):
+    """How far the deployment has come: one row, whose twin is a file of the state directory. See the service."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
+    history = models.CharField(max_length=32)
+    epoch = models.BigIntegerField(default=0)
+
+    class Meta:
+        permissions = (("confirm_database", "May confirm that the database is the one to go on with"),)
+        constraints = (models.CheckConstraint(condition=Q(id=1), name="deployment_is_one_row"),)
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}"

@@ -18,7 +18,7 @@ from tasks_app import nudges, queue
 from tasks_app.errors import IllegalMove, NotVisible, Refused, Stale
 from tasks_app.kernel import Decision, Seen, TaskFacts, Want, decide
 from tasks_app.models import Task, TaskContact, TaskEvent
-from tasks_app.services import clock, quotas
+from tasks_app.services import clock, deployment, quotas
 from tasks_app.services.facts import ImpossibleRow, facts_of, limits_of
 from tasks_app.services.moves import Fact, Moves, frees_capacity, move_presence, moves_of
 from tasks_app.states import SECRET_MOVES, TERMINAL, Presence, SecretState, Status
@@ -46,6 +46,8 @@ def settle(task_id: str, see: See, *, actor: str = KERNEL) -> Task:
         if facts is None:
             return task
         seen = see(task, facts, wants)
+        if Want.EPOCHS in wants:
+            seen = replace(seen, epochs_agree=deployment.look().sound)
         if used:
             seen = replace(seen, observation=None, creation=None)
         now = clock.database_now()
@@ -96,12 +98,17 @@ def apply(
 
 
 def write(task: Task, moves: Moves, *, now: datetime, actor: str, heard_at: datetime | None = None) -> None:
-    """Commit moves on ``task`` by compare-and-set, with their history, and ask for what follows. Raises Stale."""
+    """Commit moves on ``task`` by compare-and-set, with their history, and ask for what follows. Raises Stale.
+
+    An intent to remove is not committed on a database that was restored meanwhile.
+    """
     with transaction.atomic():
         freed = frees_capacity(task, moves)
         changes = moves.task | ({"quota_held": False} if freed else {})
         if not Task.objects.filter(pk=task.pk, rev=task.rev).update(rev=task.rev + 1, **changes):
             raise Stale(f"{task.pk} has changed since revision {task.rev}")
+        if changes.get("presence") == Presence.RECLAIMING and not deployment.look().sound:
+            raise Stale("The epochs of the deployment do not agree any more.")
         _write_contact(task, moves, heard_at)
         if freed:
             quotas.release(task.workspace_id)

@@ -9,7 +9,7 @@ from tasks_app import queue
 from tasks_app.errors import Stale
 from tasks_app.kernel import Seen
 from tasks_app.models import Task
-from tasks_app.services import clock, leases, lifecycle
+from tasks_app.services import clock, deployment, leases, lifecycle
 from tasks_app.services.moves import Fact
 from tasks_app.services.observation import reference_of
 from tasks_app.services.proof import archive_settled
@@ -33,7 +33,7 @@ def reclaim(task_id: str, *, clock_trusted: bool = False) -> Task:
     """Remove the sandbox of a task that a person deleted or, when the clock is trusted, whose retention has ended.
 
     Safe to repeat and to race: a task that is not due, or already reclaimed, is returned unchanged. The provider is
-    called only after the intent is committed, and outside any transaction.
+    called only after the intent is committed, outside any transaction, and never in safe mode.
     """
     name = f"reclaim:{task_id}"
     token = leases.take(name, now=clock.database_now(), ttl=LEASE)
@@ -41,7 +41,8 @@ def reclaim(task_id: str, *, clock_trusted: bool = False) -> Task:
         return lifecycle.read(task_id)[0]
     try:
         task = _claim(task_id, clock_trusted=clock_trusted)
-        return _carry_out(task) if task.presence == Presence.RECLAIMING and not task.quarantine else task
+        intended = task.presence == Presence.RECLAIMING and not task.quarantine
+        return _carry_out(task) if intended and deployment.look().sound else task
     finally:
         leases.release(name, token)
 

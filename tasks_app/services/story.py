@@ -6,7 +6,7 @@ from typing import Any
 from tasks_app.errors import ControlPlaneError
 from tasks_app.kernel import Seen, decide, desired
 from tasks_app.models import Task
-from tasks_app.services import clock, lifecycle
+from tasks_app.services import clock, deployment, lifecycle
 from tasks_app.services.facts import ImpossibleRow, facts_of, limits_of
 from tasks_app.services.proof import archive_settled
 
@@ -46,6 +46,8 @@ def explain(task_id: str) -> list[str]:
         f"heard {_moment(contact.last_contact_at)}, boot {contact.boot}, beat {contact.beat}, seq {contact.head_seq}"
     )
     lines += _history(task) + _left(task)
+    if words := deployment.look().words:
+        lines.append(f"SAFE MODE: {words}")
     lines.append(f"now: {_verdict(task)}")
     return lines
 
@@ -70,7 +72,9 @@ def _verdict(task: Task) -> str:
         facts = facts_of(task, task.contact)
     except (ImpossibleRow, ControlPlaneError) as error:
         return f"the row makes no sense: {error}"
-    seen = Seen(archive_stored=archive_settled(task, task.contact), clock_trusted=True)
+    seen = Seen(
+        archive_stored=archive_settled(task, task.contact), clock_trusted=True, epochs_agree=deployment.look().sound
+    )
     decision = decide(facts, seen, now, limits_of(task))
     return (
         f"the supervisor is to {desired(facts)}; verdict without looking: {decision if decision else 'stays as it is'}"

@@ -6,7 +6,18 @@ from datetime import datetime, timedelta
 
 from tasks_app.errors import Refused
 from tasks_app.models import Lease
-from tasks_app.services import clock, contact, delivery, leases, leftovers, observation, outbox, provisioning, retention
+from tasks_app.services import (
+    clock,
+    contact,
+    delivery,
+    deployment,
+    leases,
+    leftovers,
+    observation,
+    outbox,
+    provisioning,
+    retention,
+)
 from tasks_app.timetable import TIMETABLE
 
 LATE_AFTER = 4  # periods
@@ -25,6 +36,7 @@ SWEEPS: Mapping[str, Callable[[], object]] = {
     "reclaim": retention.sweep,
     "outbox": outbox.sweep,
     "leftovers": leftovers.sweep,
+    "epoch": deployment.advance,
     "tick": _nothing,
 }
 

@@ -20,7 +20,7 @@ from tasks_app.services.facts import facts_of, limits_of
 from tasks_app.services.moves import Moves, frees_capacity, move_presence, moves_of
 from tasks_app.services.provisioning import may_still_appear
 from tasks_app.states import LIVE, TERMINAL, Presence, SecretState, Status
-from tests.tasks.simulation_rules import START, Box, Pending, check, check_the_word
+from tests.tasks.simulation_rules import START, Box, Pending, check, check_the_word, is_stale
 
 SPECIFICATION = "sha256:spec"
 ENDPOINT = Endpoint(host="h", port=1, fingerprint="f")
@@ -32,6 +32,7 @@ class Simulation:
         self.random = Random(seed)
         self.now = START
         self.faults = True
+        self.safe_mode = False
         self.trace: list[str] = []
         self.task = Task(
             id="tsk_1",
@@ -67,9 +68,7 @@ class Simulation:
 
     def write(self, pending: Pending) -> bool:
         """Compare-and-set; the history of what mattered is kept for the invariants."""
-        if self.task.rev != pending.task.rev:
-            return False
-        if pending.moves.contact and self.contact.last_contact_at != pending.contact.last_contact_at:
+        if is_stale(self, pending):
             return False
         before = copy(self.task)
         if frees_capacity(self.task, pending.moves):
@@ -87,6 +86,7 @@ class Simulation:
 
     def judge(self, seen: Seen) -> Pending | None:
         task, contact = self.read()
+        seen = replace(seen, epochs_agree=not self.safe_mode)
         decision = decide(facts_of(task, contact), seen, self.now, limits_of(task))
         if Want.PROBE in decision.wants:
             seen = replace(seen, probe=self.reachable())
@@ -131,9 +131,10 @@ class Simulation:
             self._make()
 
     def outage(self) -> None:
-        """Nobody of us is there for a while: no sweep, no heartbeat is received."""
+        """Nobody of us is there for a while: no sweep, no heartbeat is received. It may end in safe mode."""
         if self.random.random() < 0.3:
             self.now += timedelta(seconds=self.random.choice([20, 120, 900, 7200]))
+        self.safe_mode = self.random.random() < 0.3
 
     def chance(self, probability: float) -> bool:
         return self.faults and self.random.random() < probability
@@ -259,7 +260,7 @@ class Simulation:
 
     def reclaim(self) -> None:
         self.settle(Seen(archive_stored=self.archive_settled(), clock_trusted=True))
-        if self.task.presence != Presence.RECLAIMING or self.chance(0.2):
+        if self.task.presence != Presence.RECLAIMING or self.safe_mode or self.chance(0.2):
             return
         task, contact = self.read()
         self.destroyed.append((task.removal_reason, self.now))
@@ -384,7 +385,7 @@ class Simulation:
 
     def calm(self, ticks: int) -> None:
         """Stop every fault and let all sweeps run some times, a minute apart in small steps."""
-        self.faults = False
+        self.faults = self.safe_mode = False
         if self.box is not None:
             self.box.partitioned = False
         for _ in range(ticks):

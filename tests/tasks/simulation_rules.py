@@ -40,6 +40,13 @@ class Pending:
     now: datetime
 
 
+def is_stale(life: Any, pending: Pending) -> bool:
+    """Say whether a verdict may no longer be written."""
+    moved = life.task.rev != pending.task.rev
+    heard = bool(pending.moves.contact) and life.contact.last_contact_at != pending.contact.last_contact_at
+    return moved or heard or (life.safe_mode and pending.moves.task.get("presence") == Presence.RECLAIMING)
+
+
 def check_the_word(life: Any, before: Task) -> None:
     """A status has just been written: was it allowed to be?"""
     task = life.task

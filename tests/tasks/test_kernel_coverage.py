@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-TABLES = ("test_kernel_person.py", "test_kernel_sandbox.py", "test_kernel_supervisor.py")
+TABLES = ("test_kernel_deployment.py", "test_kernel_person.py", "test_kernel_sandbox.py", "test_kernel_supervisor.py")
 
 
 def test_the_tables_take_every_branch_of_the_kernel(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from tests.tasks import kernel_mutants
 from tests.tasks.test_kernel_coverage import TABLES
 
-MODULES = ("person", "sandbox", "supervisor", "decision")
+MODULES = ("deployment", "person", "sandbox", "supervisor", "decision")
 SCORE = 0.9
 
 

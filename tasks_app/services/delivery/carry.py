@@ -8,9 +8,10 @@ import structlog
 
 from sandbox_supervisor.protocol.messages import DeliveryState
 from tasks_app import git, queue
+from tasks_app.errors import SafeMode
 from tasks_app.models import Delivery
 from tasks_app.remotes import RemoteProblem, open_remote
-from tasks_app.services import clock, uploads
+from tasks_app.services import clock, deployment, uploads
 from tasks_app.services.delivery import bundle, forge, mirror, outcome
 from tasks_app.services.delivery import push as pushing
 from tasks_app.services.delivery.held_lease import HeldLease, LeaseLost, held
@@ -38,12 +39,19 @@ def deliver(delivery_id: str) -> None:
             return
         delivery.refresh_from_db()
         if delivery.state == DeliveryState.QUEUED:
+            _try_or_hold(delivery, lease)
+
+
+def _try_or_hold(delivery: Delivery, lease: HeldLease) -> None:
+    try:
+        deployment.require_sound()
+        if _begin_try(delivery):
             _settle_or_put_off(delivery, lease)
+    except SafeMode as held:
+        outcome.hold(delivery, held)
 
 
 def _settle_or_put_off(delivery: Delivery, lease: HeldLease) -> None:
-    if not _begin_try(delivery):
-        return
     try:
         _carry(delivery, lease)
     except bundle.BundleRefused as refused:
@@ -119,6 +127,7 @@ def _carry(delivery: Delivery, lease: HeldLease) -> None:
                 ours=_perhaps_delivered(delivery),
             )
             lease.confirm()
+            deployment.require_sound()
             pushing.carry_out(push, target, mirror=copy, objects=objects)
             patch = forge.keep_patch(delivery, mirror=copy, objects=objects)
     outcome.settle(

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from sandbox_supervisor.protocol.messages import DeliveryState
 from tasks_app import nudges
+from tasks_app.errors import SafeMode
 from tasks_app.models import Delivery
 from tasks_app.services import clock, lifecycle, uploads
 from tasks_app.services.moves import Fact
@@ -43,6 +44,13 @@ def put_off(delivery: Delivery, *, code: str, message: str) -> None:
     Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.QUEUED).update(
         code=code, message=message[:1000], look_again_at=clock.database_now() + wait
     )
+
+
+def hold(delivery: Delivery, why: SafeMode) -> None:
+    """Let a queued delivery wait, and say so: the first sweep after the confirmation goes on with it."""
+    waiting = Delivery.objects.filter(pk=delivery.pk, state=DeliveryState.QUEUED).exclude(code=why.code)
+    if waiting.update(code=why.code, message=why.message[:1000]):
+        nudges.task_changed(delivery.task_id, delivery.task.workspace_id)
 
 
 def tell(delivery: Delivery) -> None:
