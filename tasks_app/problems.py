@@ -64,6 +64,13 @@ CODES: Mapping[HTTPStatus, str] = {
 }
 
 
+DETAILS: Mapping[HTTPStatus, str] = {  # where the framework's words leave open what to do
+    HTTPStatus.NOT_ACCEPTABLE: "This API answers in JSON; let Accept allow application/json.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is larger than is read here (2 MiB; 1 MiB from a sandbox).",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "Send the body as JSON, with Content-Type: application/json.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     status: HTTPStatus
@@ -97,7 +104,7 @@ def describe(error: Exception) -> Problem | None:
     status = _status(error)
     if status is None:
         return None
-    detail = str(error) if isinstance(error, codec.Malformed) else status.description or status.phrase
+    detail = str(error) if isinstance(error, codec.Malformed) else _words(status)
     return Problem(status=status, code=CODES.get(status, "refused"), detail=detail, headers=_retry(status))
 
 
@@ -111,6 +118,10 @@ def _of_database(error: OperationalError) -> Problem:
 
 def _status(error: Exception) -> HTTPStatus | None:
     return next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
+
+
+def _words(status: HTTPStatus) -> str:
+    return DETAILS.get(status) or status.description or status.phrase
 
 
 def _of_ours(error: errors.ControlPlaneError) -> Problem | None:
@@ -141,16 +152,16 @@ def _of_flow(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_supervisor(error: live.SupervisorRefused) -> Problem:
     """Pass the supervisor's own no on; anything but a plain one is a bad gateway."""
-    known = {404, 409, 416, 422}
+    known = {400, 404, 409, 416, 422}
     status = HTTPStatus(error.status) if error.status in known else HTTPStatus.BAD_GATEWAY
-    return Problem(status=status, code=error.code, detail=error.message, members=error.facts)
+    return Problem(status=status, code=error.code, detail=error.message, members=_members(error))
 
 
 def _of_framework(error: exceptions.APIException) -> Problem:
     status = HTTPStatus(error.status_code)
     codes = error.get_codes()
     code = codes if isinstance(codes, str) and codes == "csrf_failed" else CODES.get(status, "refused")
-    detail = error.detail if isinstance(error.detail, str) else status.description
+    detail = error.detail if isinstance(error.detail, str) and status not in DETAILS else _words(status)
     members: dict[str, Any] = {}
     headers: dict[str, str] = {}
     wait = getattr(error, "wait", None)
@@ -203,7 +214,7 @@ class ProblemMiddleware:
         if response.get("Content-Type", "").startswith((MEDIA_TYPE, "application/json")):
             return response
         status = HTTPStatus(response.status_code)
-        problem = Problem(status=status, code=CODES.get(status, "refused"), detail=status.description or status.phrase)
+        problem = Problem(status=status, code=CODES.get(status, "refused"), detail=_words(status))
         replaced = respond(request, DEFECT if status >= 500 else problem)
         if "Allow" in response:
             replaced["Allow"] = response["Allow"]

@@ -166,7 +166,7 @@ class AttemptFiles(_AttemptPart):
 class AttemptFile(_AttemptPart):
     """The content of one file of an attempt's tree."""
 
-    methods = declare(GET=Method(None, media_type=BYTES, query=shapes.FilesQuery))
+    methods = declare(GET=Method(None, media_type=BYTES, query=shapes.FileQuery))
     part = "files/content"
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -265,12 +265,17 @@ class StreamPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$")] = "stdout"
+    stream: Literal["stdout", "stderr"] = "stdout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesQuery:
     path: Annotated[str, Meta(max_length=4096)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileQuery:
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class Tasks(ApiView):
 
     methods = declare(
         GET=Method(shapes.TaskPage, query=shapes.TaskQuery),
-        POST=Method(shapes.CreatedTask, status=201, body=shapes.NewTask, rate="create", headers=("Idempotency-Key",)),
+        POST=Method(shapes.CreatedTask, status=201, body=shapes.NewTask, rate="create", needs=("Idempotency-Key",)),
     )
 
     def get(self, request: Request) -> Response:

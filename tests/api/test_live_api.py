@@ -125,7 +125,11 @@ def test_the_output_of_an_attempt_is_handed_on(api, live, query, text):
 
 
 def test_another_stream_is_refused_here(api, live):
-    assert api.get(url(live, "attempts/work.1.1/log?stream=secret")).status_code == 400
+    response = api.get(url(live, "attempts/work.1.1/log?stream=secret"))
+    assert (response.status_code, response.json()["detail"]) == (
+        400,
+        "Invalid enum value 'secret'; allowed: stdout, stderr.",
+    )
 
 
 def test_a_range_of_the_output_is_handed_on(api, live):
@@ -145,6 +149,11 @@ def test_a_file_of_an_attempt_never_becomes_a_page(api, live):
 def test_the_files_of_an_attempt_are_listed(api, live):
     response = api.get(url(live, "attempts/work.1.1/files"))
     assert "README.md" in response.content.decode()
+
+
+def test_a_file_is_asked_for_by_its_path(api, live):
+    response = api.get(url(live, "attempts/work.1.1/files/content"))
+    assert (response.status_code, response.json()["errors"][0]["code"]) == (400, "missing")
 
 
 def test_the_diff_of_an_attempt_is_handed_on(api, live):
@@ -206,6 +215,12 @@ def test_a_long_poll_returns_when_something_happens(api, live):
 def test_another_epoch_is_told_to_take_the_graph_anew(api, live):
     response = api.get(url(live, "stream?after=other:5"))
     assert (response.status_code, response.json()["code"]) == (409, "epoch_changed")
+
+
+@pytest.mark.parametrize("after", ["5", "here"])
+def test_a_place_in_the_log_that_is_none_is_the_askers_mistake(api, live, after):
+    response = api.get(url(live, f"stream?after={after}"))
+    assert (response.status_code, response.json()["errors"][0]["parameter"]) == (400, "after")
 
 
 @pytest.mark.parametrize("query", ["wait=26", "limit=0", "limit=501", "after=" + "x" * 200])

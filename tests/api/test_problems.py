@@ -94,7 +94,7 @@ NESTED = {"lists": (b"[", b"]"), "objects": (b'{"a":', b"}")}
     ],
 )
 def test_a_body_that_is_no_strict_json_is_malformed(api, body):
-    problem(sent(api, body), 400, "malformed")
+    assert problem(sent(api, body), 400, "malformed")["detail"].startswith("The body is no strict JSON: ")
 
 
 @pytest.mark.parametrize("depth", [65, 5_000, 200_000])
@@ -112,7 +112,8 @@ def test_what_is_nested_as_deep_as_allowed_is_read(kind):
 
 
 def test_a_body_of_another_type_is_unsupported(api):
-    problem(sent(api, b"a=b", "text/plain"), 415, "unsupported_media_type")
+    said = problem(sent(api, b"a=b", "text/plain"), 415, "unsupported_media_type")
+    assert "Content-Type: application/json" in said["detail"]
     problem(sent(api, b"a=b", "application/x-www-form-urlencoded"), 415, "unsupported_media_type")
 
 
@@ -132,7 +133,14 @@ def test_the_head_of_an_answer_is_what_the_whole_would_have(api, path):
 
 def test_a_body_beyond_the_limit_is_too_large(api):
     response = api.post("tasks:validate", {"brief": "x" * (3 * 1024 * 1024)})
-    problem(response, 413, "too_large")
+    assert "2 MiB" in problem(response, 413, "too_large")["detail"]
+
+
+def test_a_word_that_is_none_of_the_possible_ones_is_answered_with_those(api):
+    said = problem(api.get("tasks?status=done"), 400, "invalid_input")["errors"]
+    assert said[0]["detail"].endswith("allowed: pending, provisioning, running, completed, failed, cancelled.")
+    said = problem(api.post("tokens", {"label": "ci", "scopes": ["reed"]}), 400, "invalid_input")["errors"]
+    assert said[0]["detail"].endswith("allowed: read, tasks, flows, policy, workspace.")
 
 
 def test_unknown_members_are_refused_with_their_place_and_a_suggestion(api):

@@ -18,7 +18,10 @@ class StrictJSONParser(JSONParser):
     def parse(
         self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        return read_json(stream.read())
+        try:
+            return read_json(stream.read())
+        except codec.Malformed as error:
+            raise codec.Malformed(f"The body is no strict JSON: {error}.") from None
 
 
 def read_json(data: bytes) -> Any:

@@ -46,10 +46,10 @@ class Schema(AutoSchema):
         ]
 
     def _header_parameters(self) -> list[dict[str, Any]]:
-        return [
-            {"in": "header", "name": name, "schema": {"type": "string", "maxLength": 200}}
-            for name in self._declared().headers
-        ]
+        said = self._declared()
+        schema = {"type": "string", "maxLength": 200}
+        needed = [{"in": "header", "name": name, "required": True, "schema": schema} for name in said.needs]
+        return [*needed, *({"in": "header", "name": name, "schema": schema} for name in said.headers)]
 
     def _get_request_body(self, direction: str = "request") -> dict[str, Any] | None:
         shape = self._declared().body

@@ -1,10 +1,11 @@
 """Read bodies and query parameters into dataclasses: every problem at once, each with its place and a suggestion."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from enum import EnumType
 from itertools import islice
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -75,17 +76,28 @@ def _read(
             try:
                 values[name] = msgspec.convert(data[name], hints[name], strict=strict)
             except msgspec.ValidationError as error:
-                problems.append(_wrong(name, str(error)))
+                problems.append(_wrong(name, str(error), hints[name]))
         elif field.default is MISSING and field.default_factory is MISSING:
             problems.append((f"/{name}", "missing", "This member is required."))
     return values, problems
 
 
-def _wrong(name: str, said: str) -> tuple[str, str, str]:
+def _wrong(name: str, said: str, hint: Any) -> tuple[str, str, str]:
     """Take msgspec's sentence apart: ``Expected … - at `$.a[0]```."""
     detail, _, place = said.partition(" - at `$")
     inner = place.rstrip("`").replace("[", "/").replace("]", "").replace(".", "/")
-    return f"/{name}{inner}", "invalid", f"{detail}."
+    words = ", ".join(_words_of(hint)) if detail.startswith("Invalid enum value") else ""
+    return f"/{name}{inner}", "invalid", f"{detail}; allowed: {words}." if words else f"{detail}."
+
+
+def _words_of(hint: Any) -> Iterator[str]:
+    """Give the words that the enumerations and literals in a type allow."""
+    if isinstance(hint, EnumType):
+        yield from map(str, hint.__members__.values())
+    elif isinstance(hint, str):
+        yield hint
+    for inner in get_args(hint):
+        yield from _words_of(inner)
 
 
 def _unknown(name: str, known: Mapping[str, Any]) -> str:

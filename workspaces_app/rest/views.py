@@ -44,6 +44,7 @@ class Method:
     query: type[Any] = Empty
     body: type[Any] | None = None
     headers: tuple[str, ...] = ()  # of the request, that mean something
+    needs: tuple[str, ...] = ()  # headers that must be there
     rate: str = ""  # empty: read or write
 
 
