@@ -146,7 +146,7 @@ _MEANINGS = (
     ),
     _Meaning(
         "remote_missing",
-        "There is no repository, or it may not be seen.",
+        "There is no Git repository, or it may not be seen.",
         ("not found", "does not exist", "does not appear to be a git repository", "error: 404", "info/refs not valid"),
     ),
 )  # fmt: skip

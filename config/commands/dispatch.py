@@ -33,7 +33,12 @@ def main(checkout: Path, arguments: list[str]) -> int:
     if arguments[0] == "test":
         return _test(checkout, arguments[1:])
     os.umask(0o077)  # what is made below the state directory is nobody else's
-    options = _parser().parse_args(arguments)
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit:  # argparse has said why
+        if result.wanted(arguments) and not {"-h", "--help"} & set(arguments):
+            result.tell(result.nothing())
+        raise
     options.result = result.nothing()
     try:
         return _guarded(checkout, options)

@@ -5,6 +5,7 @@ Standard library only: set-up that fails owes it, too.
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 MEMBERS = (
@@ -12,6 +13,11 @@ MEMBERS = (
     *("nodes", "attempts", "max_parallel", "rework_rounds", "events", "first_node_s", "total_s"),
     *("presence", "retain_until", "console_url", "database"),
 )
+
+
+def wanted(arguments: Sequence[str]) -> bool:
+    """Say whether a command line asks for the object, however wrong it is otherwise."""
+    return arguments[0] in {"run", "demo"} and "--json" in arguments
 
 
 def nothing() -> dict[str, Any]:

@@ -36,6 +36,7 @@ usage: ./caisson COMMAND [options]
 
 State lives under CAISSON_STATE_DIR (default: .caisson in the checkout). ./caisson COMMAND --help says more.
 """
+HELP = frozenset({"help", "--help", "-h"})
 COMMANDS = ("up", "run", "demo", "test", "doctor", "stop", "reset")
 
 
@@ -68,7 +69,7 @@ class Environment:
 
 def main(root: str, arguments: list[str]) -> int:
     """Run one command of ``./caisson`` from the checkout at ``root``. Gives the exit status; 2 is wrong usage."""
-    if not arguments or arguments[0] in {"help", "--help", "-h"}:
+    if not arguments or arguments[0] in HELP or (arguments[0] == "test" and set(arguments[1:]) & HELP):
         sys.stdout.write(USAGE)
         return 0 if arguments else 2
     if arguments[0] not in COMMANDS:
@@ -104,7 +105,7 @@ def _set_up_and_go_on(checkout: Path, arguments: list[str], requirements: str | 
 
 def _given_up(arguments: list[str], words: str, status: int) -> int:
     sys.stderr.write(f"{words}\n")
-    if arguments[0] in {"run", "demo"} and "--json" in arguments:
+    if result.wanted(arguments):
         result.tell(result.nothing())
     return status
 

@@ -178,6 +178,8 @@ def tell_problem(problem: ApiProblem) -> None:
     """Say what the API refused, with every place that it names."""
     lines = [f"caisson: {problem}"]
     for error in problem.problem.get("errors") or []:
+        if error.get("detail") == str(problem) and not error.get("hint"):
+            continue  # it is the sentence above
         where = error.get("pointer") or error.get("parameter") or ""
         line = f" (line {error['line']})" if error.get("line") else ""
         hint = f" – {error['hint']}" if error.get("hint") else ""

@@ -226,7 +226,10 @@ def _with_scheme(text: str) -> RemoteUrl:
         raise UrlRefused("url_malformed", "The host or port of the repository address is not readable.") from None
     kind = UrlKind(scheme)
     if parts.password is not None or (parts.username is not None and kind is not UrlKind.SSH):
-        raise UrlRefused("url_credentials", "A repository address holds no credentials; store them as a connector.")
+        raise UrlRefused(
+            "url_credentials",
+            "A repository address holds no credentials. Use ssh with a key of this machine, or the path of a clone.",
+        )
     if parts.username is not None and not _USER.match(parts.username):
         raise UrlRefused("url_malformed", "The user name of the repository address is not allowed.")
     if parts.query or parts.fragment:

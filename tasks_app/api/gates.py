@@ -10,6 +10,8 @@ from workspaces_app.access import Actor, Permission, authorise
 from workspaces_app.models import Repository
 from workspaces_app.rest.choosing import workspace_for
 
+FLOWS_NAMED = 20  # to whoever asks for one that there is not
+
 
 def visible_task(actor: Actor, task_id: str, permission: Permission = Permission.VIEW_TASKS) -> Task:
     """Give the task if ``actor`` may do ``permission`` with it. Raises NotVisible or Forbidden."""
@@ -61,5 +63,10 @@ def _flow_version(workspace_id: str, named: str) -> str:
     found = found or versions.filter(flow__workspace_id=workspace_id).order_by("-number").first()
     found = found or versions.filter(flow__workspace__isnull=True).order_by("-number").first()
     if found is None:
-        raise NotVisible(f"There is no flow {named!r} for this workspace.", code="flow_unknown", pointer="/flow")
+        known = ", ".join(sorted(set(visible.usable().values_list("flow__name", flat=True)))[:FLOWS_NAMED])
+        raise NotVisible(
+            f"There is no flow {named!r} for this workspace; there are {known or 'none'}.",
+            code="flow_unknown",
+            pointer="/flow",
+        )
     return found.pk

@@ -111,6 +111,10 @@ def test_what_cannot_be_created_names_the_place(api, changes, status, code, poin
     assert not Task.objects.exists()
 
 
+def test_an_unknown_flow_is_answered_with_those_that_there_are(api):
+    assert create(api, flow="nothing").json()["detail"].endswith("there are work.")
+
+
 def test_a_flow_may_be_named_with_its_number_or_its_id(api, house):
     assert create(api, key="a", flow="work@1").status_code == 201
     assert create(api, key="b", flow=house.flow_version.pk).status_code == 201

@@ -98,6 +98,12 @@ def test_nothing_that_a_task_says_steers_the_terminal(capsys):
     assert "\n  second line\n" in said
 
 
+def test_what_one_sentence_says_is_not_said_twice(capsys):
+    said = {"detail": "There is no flow 'x'.", "errors": [{"pointer": "/flow", "detail": "There is no flow 'x'."}]}
+    work.tell_problem(ApiProblem(404, said))
+    assert capsys.readouterr().err == "caisson: There is no flow 'x'.\n"
+
+
 def test_a_closed_terminal_stops_nobody(monkeypatch):
     class Closed:
         def write(self, _: str) -> int:
@@ -117,6 +123,20 @@ def test_the_promised_object_is_the_last_line_also_when_nothing_could_start(tmp_
     assert set(told) == PROMISED
     assert set(told.values()) == {None}
     assert "CAISSON_PORT" in said.err
+
+
+@pytest.mark.parametrize("arguments", [["run", "repo", "--json"], ["demo", "--json", "--no-such-option"]])
+def test_the_promised_object_is_the_last_line_also_after_wrong_usage(tmp_path, capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        dispatch.main(tmp_path, arguments)
+    assert ended.value.code == dispatch.Exit.USAGE
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == result.nothing()
+
+
+def test_help_is_no_object(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        dispatch.main(tmp_path, ["demo", "--json", "--help"])
+    assert capsys.readouterr().out.startswith("usage: ")
 
 
 def test_the_members_of_the_object_are_those_that_the_commands_fill():

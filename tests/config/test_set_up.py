@@ -45,6 +45,12 @@ def test_the_start_script_can_be_read_by_a_much_older_python():
     assert all(first.lineno < line for line in ours), "the check comes before anything of ours is read"
 
 
+def test_to_ask_how_the_suite_is_run_sets_nothing_up(tmp_path, capsys):
+    assert setup.main(str(tmp_path), ["test", "--help"]) == 0
+    assert "test [fast|nightly]" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(("said", "why"), [("git version 2.30.2", "2.30.2"), (None, "not installed")])
 def test_a_git_that_is_missing_or_too_old_is_told_so_in_a_sentence(tmp_path, monkeypatch, said, why):
     if said:

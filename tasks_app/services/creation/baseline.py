@@ -46,9 +46,16 @@ def _by_default(remote: Remote) -> Baseline:
     if found is not None:
         return Baseline(ref=found[0], commit=found[1])
     if not _ask(remote):
-        raise BaselineRefused(f"{remote.url.text} is empty: it has no commit.", code="repository_empty")
+        raise _empty(remote)
     raise BaselineRefused(
         f"The default branch of {remote.url.text} has no commit; name a branch.", code="base_missing", pointer="/base"
+    )
+
+
+def _empty(remote: Remote) -> BaselineRefused:
+    return BaselineRefused(
+        f"{remote.url.text} is empty: it has no commit. Make a first one there, then try again.",
+        code="repository_empty",
     )
 
 
@@ -58,7 +65,7 @@ def _by_names(remote: Remote, candidates: list[str], shown: str) -> Baseline:
         if ref in refs:
             return Baseline(commit=refs[ref], ref=ref.removesuffix("^{}"))
     if not refs and not _ask(remote):
-        raise BaselineRefused(f"{remote.url.text} is empty: it has no commit.", code="repository_empty")
+        raise _empty(remote)
     raise BaselineRefused(
         f"{remote.url.text} has no branch or tag {shown!r}.", code="base_missing", base=shown, pointer="/base"
     )
