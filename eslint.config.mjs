@@ -1,9 +1,9 @@
 // What the type checker cannot see. No plug-ins: the rules are eslint's own.
 const browser = [
-  "AbortController", "AbortSignal", "CSS", "DOMParser", "Document", "Element", "HTMLButtonElement", "HTMLDialogElement", "HTMLElement",
-  "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement", "Node", "NodeListOf", "URL", "URLSearchParams", "WebSocket", "addEventListener",
-  "clearTimeout", "console", "document", "fetch", "history", "localStorage", "location", "matchMedia", "performance", "setInterval",
-  "setTimeout",
+  "AbortController", "AbortSignal", "CSS", "DOMParser", "Document", "Element", "HTMLAnchorElement", "HTMLButtonElement",
+  "HTMLDialogElement", "HTMLElement", "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement", "IntersectionObserver", "Node",
+  "NodeListOf", "URL", "URLSearchParams", "WebSocket", "addEventListener", "clearTimeout", "console", "document", "fetch", "history",
+  "localStorage", "location", "matchMedia", "performance", "setInterval", "setTimeout",
 ];
 const node = ["WebSocket", "process", "setTimeout"];
 const known = (names) => Object.fromEntries(names.map((name) => [name, "readonly"]));

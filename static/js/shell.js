@@ -78,8 +78,11 @@ export function inWords(seconds) {
   const [minutes, hours, days] = [Math.floor(whole / 60), Math.floor(whole / 3600), Math.floor(whole / 86400)];
   if (hours === 0) return `${minutes}:${String(whole % 60).padStart(2, "0")}`;
   if (days === 0) return `${hours} h ${String(minutes % 60).padStart(2, "0")}`;
-  return `${days} d ${hours % 24} h`;
+  return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
+
+/** How long something took. @param {number} seconds */
+export const took = (seconds) => (seconds < 9.95 ? `${Math.max(0, seconds).toFixed(1)} s` : inWords(seconds));
 
 const served = Date.parse(document.querySelector("meta[name=server-time]")?.getAttribute("content") ?? "");
 const offset = Number.isNaN(served) ? 0 : served - Date.now();

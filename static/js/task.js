@@ -2,12 +2,12 @@
 // @ts-check
 
 import { announce } from "./news.js";
+import { asShown, groupNodes, nodeMoved, nodeTried, showNodes, stateOf } from "./nodes.js";
 import { fetchPart, fill, redraw } from "./parts.js";
 import { createStream } from "./stream.js";
-import { glyph, Transcript } from "./transcript.js";
+import { Transcript } from "./transcript.js";
 
 /** @typedef {import("./transcript.js").Event} Event */
-/** @typedef {{word: string, glyph: string, tone: string, shape: string}} Sign */
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const words = JSON.parse(document.getElementById("vocabulary")?.textContent ?? "{}");
@@ -17,8 +17,6 @@ const GRAPH_KINDS = [
   "attempt.state", "request.opened", "request.closed", "delivery.state", "artefact.uploaded",
 ];
 
-/** @type {Map<string, {state: string, generation: number}>} */
-const nodes = new Map();
 /** @type {{close: () => void} | null} */
 let session = null;
 /** @type {AbortController | null} of the listeners of the session that is shown */
@@ -31,110 +29,12 @@ function isWriting() {
   return [...fields].some((field) => field.value !== field.defaultValue || field === document.activeElement);
 }
 
-// --- nodes ----------------------------------------------------------------------------------------------------------
-
-/** @param {string} key @param {string} state @param {number} generation @param {string | null} since */
-function showNode(key, state, generation, since) {
-  /** @type {Sign | undefined} */
-  const sign = words.node?.[state];
-  if (!sign) return;
-  nodes.set(key, { state, generation });
-  const name = CSS.escape(key);
-  for (const bar of document.querySelectorAll(`[data-bar="${name}"]`)) setSign(bar, sign, "k");
-  const box = document.querySelector(`.flow-svg a[data-node="${name}"]`);
-  if (box) showBox(box, sign);
-  for (const edge of document.querySelectorAll(`.flow-svg [data-from="${name}"]`)) {
-    const base = edge.classList.contains("head") ? "head" : "edge";
-    edge.setAttribute("class", state === "succeeded" ? `${base} ${base}-done` : base);
-  }
-  const row = document.querySelector(`a.node-row[data-node="${name}"]`);
-  if (row) showRow(row, sign, generation, since);
-  const badge = document.querySelector(`[data-node-badge="${name}"]`);
-  if (badge instanceof HTMLElement) {
-    badge.dataset.tone = sign.tone;
-    badge.replaceChildren(glyph(sign.glyph), document.createTextNode(sign.word));
-  }
-}
-
-/** @param {Element} element @param {Sign} sign @param {string} attribute */
-function setSign(element, sign, attribute) {
-  element.setAttribute(`data-${attribute}`, sign.shape);
-  element.setAttribute("data-tone", sign.tone);
-}
-
-/** @param {Element} box @param {Sign} sign */
-function showBox(box, sign) {
-  setSign(box, sign, "s");
-  box.querySelector("use")?.setAttribute("href", `#g-${sign.glyph}`);
-  const line = box.querySelector(".sub");
-  const note = sign.shape === "wait" ? line?.getAttribute("data-note") : "";
-  if (line) line.textContent = note ? `${sign.word} · ${note}` : sign.word;
-}
-
-/** @param {Element} row @param {Sign} sign @param {number} generation @param {string | null} since */
-function showRow(row, sign, generation, since) {
-  row.setAttribute("data-tone", sign.tone);
-  row.toggleAttribute("data-dim", sign.shape === "wait" || sign.shape === "skip");
-  row.querySelector("use")?.setAttribute("href", `#g-${sign.glyph}`);
-  const name = row.querySelector(".name");
-  let round = row.querySelector(".round");
-  if (generation > 1 && name) {
-    if (!round) name.after(" ", (round = Object.assign(document.createElement("span"), { className: "round" })));
-    round.textContent = `gen ${generation}`;
-  }
-  const time = row.querySelector(".t");
-  if (!time) return;
-  time.replaceChildren(Object.assign(document.createElement("span"), { className: "sr", textContent: sign.word }));
-  if (since && (sign.shape === "run" || sign.shape === "ask")) {
-    const ticking = document.createElement("time");
-    ticking.dataset.since = since;
-    time.append(ticking);
-  }
-}
-
-/** Put the rows under the headings that their states belong to; the focus stays where it is. */
-function regroup() {
-  const list = document.getElementById("node-groups");
-  if (!list) return;
-  const focused = document.activeElement;
-  const rows = new Map([...list.querySelectorAll("a.node-row")].map((row) => [row.getAttribute("data-node") ?? "", row]));
-  const order = [...document.querySelectorAll("[data-bar]")].map((bar) => bar.getAttribute("data-bar") ?? "");
-  const groups = words.groups.map((/** @type {[string, string[]]} */ [title, states]) => {
-    const members = order.filter((key) => states.includes(nodes.get(key)?.state ?? "waiting") && rows.has(key));
-    return members.length ? drawGroup(title, members.map((key) => /** @type {Element} */ (rows.get(key)))) : null;
-  });
-  list.replaceChildren(...groups.filter(Boolean));
-  if (focused instanceof HTMLElement && document.activeElement !== focused) focused.focus({ preventScroll: true });
-  const done = order.filter((key) => words.ended.includes(nodes.get(key)?.state ?? "")).length;
-  const count = document.getElementById("nodes-done");
-  if (count) count.textContent = `${done} of ${order.length} nodes done`;
-}
-
-/** @param {string} title @param {Element[]} rows */
-function drawGroup(title, rows) {
-  const section = Object.assign(document.createElement("section"), { className: "node-group" });
-  const heading = document.createElement("h3");
-  heading.append(
-    Object.assign(document.createElement("span"), { textContent: title }),
-    Object.assign(document.createElement("span"), { className: "num", textContent: String(rows.length) }),
-  );
-  const list = Object.assign(document.createElement("ul"), { className: "list" });
-  for (const row of rows) {
-    const item = document.createElement("li");
-    item.append(row);
-    list.append(item);
-  }
-  section.append(heading, list);
-  return section;
-}
-
 // --- the stream of the graph ----------------------------------------------------------------------------------------
 
 /** @param {any} state @param {{epoch: string}} about */
 function onSnapshot(state, about) {
   epoch = about.epoch;
-  for (const node of state.nodes ?? []) showNode(node.key, node.state, node.generation, node.ended_at ? null : node.started_at);
-  regroup();
+  showNodes(state.nodes ?? []);
   redraw("questions");
   if (main.dataset.source === "live") return openSession();
   main.dataset.source = "live"; // the page was drawn while nobody answered
@@ -145,20 +45,20 @@ function onSnapshot(state, about) {
 /** @param {Event[]} events */
 function onEvents(events) {
   for (const event of events) {
-    if (event.kind === "node.state") nodeMoved(event);
+    if (event.kind === "node.state") onNode(event);
     else if (event.kind === "rework.asked") showRounds(event.data);
-    else if (event.kind === "attempt.state") attemptMoved(event);
+    else if (event.kind === "attempt.state") onAttempt(event);
     else if (event.kind.startsWith("request.")) redraw("questions", "head");
     else if (event.kind === "delivery.state" || event.kind.startsWith("graph.")) redraw("delivery", "head");
   }
-  if (events.some((event) => event.kind === "node.state")) regroup();
+  if (events.some((event) => event.kind === "node.state")) groupNodes();
 }
 
 /** @param {Event} event */
-function nodeMoved(event) {
+function onNode(event) {
   if (!event.node) return;
-  const { state, generation } = event.data;
-  showNode(event.node, state, generation ?? nodes.get(event.node)?.generation ?? 1, event.at);
+  const { state } = event.data;
+  nodeMoved(event.node, event);
   if (state !== "ready") announce(`${event.node}: ${words.node?.[state]?.word ?? ""}`);
   follow(event.node, state);
 }
@@ -176,12 +76,13 @@ const chosen = () => new URLSearchParams(location.search);
 function follow(node, state) {
   if (chosen().has("node") || state !== "running" || panel()?.dataset.node === node || isWriting()) return;
   const shown = panel()?.dataset.node ?? "";
-  if (nodes.get(shown)?.state === "running") return;
+  if (stateOf(shown) === "running") return;
   void showDrawer(`?node=${encodeURIComponent(node)}`, false);
 }
 
 /** @param {Event} event */
-function attemptMoved(event) {
+function onAttempt(event) {
+  nodeTried(event);
   const shown = panel();
   if (!shown || event.node !== shown.dataset.node || chosen().has("attempt")) return;
   const isNew = event.attempt !== shown.dataset.attempt;
@@ -298,8 +199,7 @@ function onState(state) {
   note.textContent = state.state === "live" && state.seq ? `event ${state.seq.toLocaleString("en-GB")}` : state.detail ?? "";
 }
 
-for (const row of document.querySelectorAll("a.node-row")) nodes.set(row.getAttribute("data-node") ?? "", { state: row.getAttribute("data-state") ?? "waiting", generation: 1 });
-
+asShown();
 showInGraph();
 if (main.dataset.follows !== undefined) {
   createStream({

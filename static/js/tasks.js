@@ -13,16 +13,44 @@ function patch(shown, fresh) {
   shown.innerHTML = fresh.innerHTML; // our own template: everything foreign in it is escaped there
 }
 
-/** Bring what is shown up to date; give the number of tasks that are not. @param {Document} fresh */
+/** Bring what is shown up to date; give the number of tasks that are not, or stand under another heading. @param {Document} fresh */
 function patchRows(fresh) {
   const shown = new Map([...document.querySelectorAll("tr[data-task]")].map((row) => [idOf(row), row]));
   let unseen = 0;
   for (const row of fresh.querySelectorAll("tr[data-task]")) {
     const old = shown.get(idOf(row));
     if (old) patch(old, row);
-    else unseen += 1;
+    if (!old || old.getAttribute("data-rank") !== row.getAttribute("data-rank")) unseen += 1;
   }
   return unseen;
+}
+
+/** Show what a task asks, once its row is looked at; only its supervisor knows. */
+const looking = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) {
+    if (!isIntersecting) continue;
+    looking.unobserve(target);
+    void showAsks(target);
+  }
+});
+
+/** @param {Element} row */
+async function showAsks(row) {
+  const place = document.querySelector(`tr[data-asks="${CSS.escape(idOf(row))}"]`);
+  const link = row.querySelector("a.task-title");
+  if (!(place instanceof HTMLElement) || !(link instanceof HTMLAnchorElement) || !place.firstElementChild) return;
+  try {
+    const answer = await fetch(link.href, { headers: { "X-Fragment": "asks" } });
+    if (!answer.ok || answer.redirected) return;
+    place.firstElementChild.innerHTML = await answer.text(); // our own template: everything foreign in it is escaped there
+    place.hidden = place.querySelector(".ask-line") === null;
+  } catch {
+    // the badge says that something is asked; the task's page says what
+  }
+}
+
+for (const place of document.querySelectorAll("tr[data-asks]")) {
+  if (place.previousElementSibling) looking.observe(place.previousElementSibling);
 }
 
 /** @param {number} count */
@@ -32,7 +60,7 @@ function say(count) {
   if (count === 0) return;
   const link = document.createElement("a");
   link.href = location.href;
-  link.textContent = count === 1 ? "1 new task" : `${count} new tasks`;
+  link.textContent = count === 1 ? "1 update" : `${count} updates`;
   state.append(link);
 }
 

@@ -3,7 +3,7 @@
 
 import { compare } from "./edits.js";
 import { Prose } from "./prose.js";
-import { inWords } from "./shell.js";
+import { took } from "./shell.js";
 
 /** @typedef {{seq: number, at: string, kind: string, node?: string | null, attempt?: string | null, data: Record<string, any>}} Event */
 
@@ -44,9 +44,6 @@ export function glyph(name) {
 
 /** @param {string} at */
 const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
-
-/** @param {number} seconds */
-const shortly = (seconds) => (seconds < 9.95 ? `${Math.max(0, seconds).toFixed(1)} s` : inWords(seconds));
 
 /** Draw an edit as the lines that changed, at most ``room`` of them. @param {{path?: unknown, old?: unknown, new?: unknown, line?: unknown}} block @param {number} room */
 function edit(block, room) {
@@ -334,8 +331,8 @@ export class Transcript {
     if (data.exit_code !== undefined) result.append(`exit ${data.exit_code}`);
     result.append(glyph(name), make("span", "sr", String(data.status ?? "")));
     const ended = data.status === "completed" || data.status === "failed";
-    const took = ended ? shortly((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
-    summary.append(make("span", "verb", readable(data.kind ?? "tool")), make("span", "what", readable(data.title)), result, make("span", "t", took));
+    const time = ended ? took((Date.parse(at) - Date.parse(entry.at)) / 1000) : "";
+    summary.append(make("span", "verb", readable(data.kind ?? "tool")), make("span", "what", readable(data.title)), result, make("span", "t", time));
     const wasOpen = row.hasAttribute("open") || data.status === "failed";
     const hadFocus = row.firstElementChild !== null && row.firstElementChild === document.activeElement;
     row.replaceChildren(summary, ...shown.flatMap((each) => each.parts));

@@ -1,7 +1,7 @@
 """Tags and filters that the console's templates share."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -11,9 +11,12 @@ from django.utils.safestring import SafeString
 from sandbox_supervisor.protocol.messages import RequestView
 from tasks_app.web import plain, vocabulary
 from tasks_app.web.questions import Field, fields_of
+from tasks_app.web.times import duration, moment
 from tasks_app.web.vocabulary import Sign
 
 register = template.Library()
+register.filter("duration", duration)
+register.filter("moment", moment)
 
 
 @register.simple_tag
@@ -49,20 +52,6 @@ def short(commit: str | None) -> str:
 
 
 @register.filter
-def duration(value: timedelta | float | None) -> str:
-    """Write a duration as ``0:42``, ``14:02``, ``1 h 03`` or ``3 d 4 h``; nothing for None."""
-    if value is None:
-        return ""
-    seconds = max(0, int(value.total_seconds() if isinstance(value, timedelta) else value))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if hours == 0:
-        return f"{minutes}:{seconds % 60:02d}"
-    if days == 0:
-        return f"{hours} h {minutes % 60:02d}"
-    return f"{days} d {hours % 24} h"
-
-
-@register.filter
 def size(value: int | None) -> str:
     """Write a number of bytes as ``812 B``, ``3.1 KiB`` or ``4.0 MiB``."""
     amount = float(value or 0)
@@ -71,15 +60,6 @@ def size(value: int | None) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} GiB"
-
-
-@register.filter
-def moment(label: str | datetime | None) -> datetime | None:
-    """Read an RFC 3339 label of the supervisor; None for nothing or nonsense. A moment stays what it is."""
-    try:
-        return datetime.fromisoformat(label).astimezone(UTC) if isinstance(label, str) else label
-    except ValueError:
-        return None
 
 
 @register.filter

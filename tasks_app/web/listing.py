@@ -1,8 +1,10 @@
-"""The task list: needs you, running, kept, failed, all; by cursor, newest first."""
+"""The task list: needs you, running, kept, failed, all; by cursor, newest first, what is open under headings."""
 
+import itertools
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -27,12 +29,22 @@ VIEWS: dict[str, tuple[str, Q]] = {
     "failed": ("Failed", Q(status=Status.FAILED)),
     "all": ("All", Q()),
 }
+GROUPED = ""  # the view that comes under headings
+
+GROUPS: tuple[tuple[str, str, str, Q], ...] = (
+    ("Needs you", "ask", "a person is asked before the work goes on", NEEDS_YOU),
+    ("Running", "run", "", Q(status__in=LIVE)),
+    ("Failed", "bad", "the sandbox is still there to look at", Q(status=Status.FAILED)),
+    ("Kept, expiring", "kept", "the sandbox is removed at the deadline; results stay", Q()),
+)
+"""Heading, glyph, note and condition, in the order in which a person looks; the first that fits counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     task: Task
     states: list[NodeState]
+    rank: int  # of its group
 
     @property
     def done(self) -> int:
@@ -48,20 +60,31 @@ class Row:
         return [(sign.shape, sign.tone) for sign in signs]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rows under a heading; a list without headings is one group without a name."""
+
+    rows: list[Row]
+    name: str = ""
+    glyph: str = ""
+    note: str = ""
+
+
 @page
 def tasks(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Show the tasks of the member's workspaces; ``view``, ``q`` and ``before`` (an id) choose and page."""
+    """Show the tasks of the member's workspaces; ``view``, ``q`` and ``before`` (the last row's) choose and page."""
     chosen = request.GET.get("view", "")
     view = chosen if chosen in VIEWS else ""
     visible = Task.objects.visible_to(actor.workspaces)
     search = request.GET.get("q", "").replace("\0", "").strip()[:200]  # no database column holds a NUL
-    rows, following = _page_of(_searched(visible.filter(VIEWS[view][1]), search), request.GET.get("before", ""))
+    found = _searched(visible.filter(VIEWS[view][1]), search)
+    rows, following = _page_of(_ranked(found, grouped=view == GROUPED), request.GET.get("before", ""))
     context = {
         "workspace": Workspace.objects.filter(pk__in=actor.workspaces).order_by("slug").first(),
         "views": [(name, words, visible.filter(where).count()) for name, (words, where) in VIEWS.items()],
         "view": view,
         "search": search,
-        "rows": rows,
+        "groups": _groups(rows) if view == GROUPED else [Group(rows=rows)] if rows else [],
         "following": following,
         "attention": attention_of(actor),
         "now": timezone.now(),
@@ -78,13 +101,28 @@ def _searched(tasks: QuerySet[Task], words: str) -> QuerySet[Task]:
     )
 
 
-def _page_of(tasks: QuerySet[Task], before: str) -> tuple[list[Row], str]:
-    """Give one page and the id that the next one continues from, empty at the end."""
-    if looks_like_id(before, "tsk"):
-        tasks = tasks.filter(pk__lt=before)
+def _ranked(tasks: QuerySet[Task], *, grouped: bool) -> QuerySet[Any]:
+    """Give each task the place of its group as ``rank``."""
+    ranks = [When(where, then=Value(rank)) for rank, (*_, where) in enumerate(GROUPS) if where] if grouped else []
+    last = len(GROUPS) - 1 if grouped else 0
+    return tasks.annotate(rank=Case(*ranks, default=Value(last), output_field=IntegerField()))
+
+
+def _page_of(tasks: QuerySet[Any], before: str) -> tuple[list[Row], str]:
+    """Give one page, and where the next one continues (``<rank>.<id>`` of the last row), empty at the end."""
+    rank, _, last = before.partition(".")
+    if rank.isascii() and rank.isdecimal() and len(rank) < 3 and looks_like_id(last, "tsk"):
+        tasks = tasks.filter(Q(rank__gt=int(rank)) | Q(rank=int(rank), pk__lt=last))
     related = ("repository", "creator", "flow_version__flow", "contact")
-    found = list(tasks.select_related(*related).order_by("-id")[: ROWS + 1])
+    found = list(tasks.select_related(*related).order_by("rank", "-id")[: ROWS + 1])
     shown = found[:ROWS]
     known = bars.of(task.pk for task in shown)
-    rows = [Row(task=task, states=pictures.bar_states(known.get(task.pk, ""))) for task in shown]
-    return rows, shown[-1].pk if len(found) > ROWS else ""
+    rows = [Row(task=task, states=pictures.bar_states(known.get(task.pk, "")), rank=task.rank) for task in shown]
+    return rows, f"{rows[-1].rank}.{rows[-1].task.pk}" if len(found) > ROWS else ""
+
+
+def _groups(rows: list[Row]) -> list[Group]:
+    return [
+        Group(rows=list(members), name=GROUPS[rank][0], glyph=GROUPS[rank][1], note=GROUPS[rank][2])
+        for rank, members in itertools.groupby(rows, key=lambda row: row.rank)
+    ]

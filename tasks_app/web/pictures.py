@@ -9,7 +9,7 @@ from registry_app.flows.layout import Arc, Box, Edge, Picture, draw
 from sandbox_supervisor.protocol.flow import Flow, Node
 from sandbox_supervisor.protocol.messages import AttemptView, NodeView, Snapshot
 from sandbox_supervisor.protocol.states import NODE_ENDED, NODE_LETTERS, NodeState
-from tasks_app.web import vocabulary
+from tasks_app.web import times, vocabulary
 from tasks_app.web.vocabulary import Sign
 
 STATES_BY_LETTER = {letter: state for state, letter in NODE_LETTERS.items()}
@@ -23,7 +23,7 @@ class NodeLine:
     title: str
     kind: str
     state: NodeState
-    note: str  # what stands beside the word: the failure, the kind of a waiting node
+    note: str  # what stands beside the word: the failure, how long it took, the kind of a waiting node
     box: Box
     attempts: tuple[AttemptView, ...] = ()
     generation: int = 1
@@ -41,6 +41,11 @@ class NodeLine:
     @property
     def ended_at(self) -> str | None:
         return self.view.ended_at if self.view else None
+
+    @property
+    def took(self) -> str:
+        """Say how long its present generation worked, empty until it has ended."""
+        return times.took(self.started_at, self.ended_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,9 @@ def _note(node: Node, view: NodeView | None, state: NodeState) -> str:
         return "last heard"
     if view.failure and view.state is NodeState.FAILED:
         return view.failure.code.replace("_", " ")
-    tries = len(view.attempts)
+    if view.ended_at:
+        return times.took(view.started_at, view.ended_at)
+    tries = sum(attempt.rsplit(".", 2)[1] == str(view.generation) for attempt in view.attempts)
     return f"attempt {tries}" if tries > 1 else ""
 
 

@@ -21,6 +21,7 @@ from workspaces_app.access import Actor
 FRAGMENTS = {
     "head": "console/parts/task_head.html",
     "questions": "console/parts/questions.html",
+    "asks": "console/parts/asks.html",
     "drawer": "console/parts/drawer.html",
     "delivery": "console/parts/delivery.html",
 }

@@ -126,6 +126,10 @@ def test_a_person_watches_through_a_restart_answers_reruns_and_sees_the_delivery
     # a question
     expect(page.get_by_role("heading", name="Which colour?")).to_be_visible(timeout=PATIENCE)
     assert serious(page) == []
+    page.goto(place.url)
+    expect(page.get_by_text("ask asks Which colour?")).to_be_visible(timeout=PATIENCE)
+    assert serious(page) == []
+    page.get_by_role("link", name="Answer").click()
     page.get_by_label("Colour", exact=True).select_option("green")
     page.get_by_role("button", name="Answer").click()
     expect(page.get_by_role("heading", name="Which colour?")).to_have_count(0, timeout=PATIENCE)

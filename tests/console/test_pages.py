@@ -8,9 +8,12 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.views.defaults import server_error
 
-from sandbox_supervisor.protocol.states import NODE_LETTERS, NodeState
+from sandbox_supervisor.protocol import codec
+from sandbox_supervisor.protocol.messages import NodeView, RequestKind, RequestView, Snapshot
+from sandbox_supervisor.protocol.states import NODE_LETTERS, GraphState, NodeState, RequestState
 from tasks_app import bars
-from tasks_app.models import TaskContact
+from tasks_app.models import TaskContact, TaskSnapshot
+from tasks_app.services import clock
 from tasks_app.states import Presence, Status
 from tasks_app.web import listing
 from tests.task_rows import House, make_house, make_task
@@ -116,6 +119,67 @@ def test_many_tasks_come_in_pages_without_gap_or_repeat(house, monkeypatch, djan
         address = "/" + following[1].replace("&amp;", "&") if following else ""
     assert sorted(seen) == sorted(made)
     assert len(seen) == len(made)
+
+
+def test_what_is_open_comes_under_headings_in_the_order_in_which_a_person_looks(house, monkeypatch):
+    monkeypatch.setattr(listing, "ROWS", 2)
+    completed, failed = make_task(house, status=Status.COMPLETED).pk, make_task(house, status=Status.FAILED).pk
+    asking, running = make_task(house).pk, make_task(house).pk
+    TaskContact.objects.update_or_create(task_id=asking, defaults={"attention": 1})
+    client = browser(house)
+    first = page(client, "/")
+    (address,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = page(client, "/" + address.replace("&amp;", "&"))
+    rows = re.findall(r'class="group-name">.*?</svg>([^<]+)<|data-task="(\w+)"', first + second)
+    assert [heading or task for heading, task in rows] == [
+        *("Needs you", asking, "Running", running),
+        *("Failed", failed, "Kept, expiring", completed),
+    ]
+    assert 'class="group"' not in page(client, "/?view=all")
+
+
+def test_what_a_task_asks_has_a_line_of_its_own_in_which_nothing_works(house):
+    task = make_task(house)
+    asked = RequestView(
+        id="r", kind=RequestKind.QUESTION, state=RequestState.OPEN, node="work", attempt=None, title=f"<b>Which?{TURN}"
+    )
+    keep_snapshot(task, requests=(asked,))
+    text = page(browser(house), f"/tasks/{task.pk}", 200, **{"X-Fragment": "asks"})
+    assert "work asks</span> &lt;b&gt;Which?\ufffd" in text
+    assert f'href="/tasks/{task.pk}?node=work"' in text
+
+
+def test_a_node_that_has_ended_says_how_long_it_took_and_one_that_works_which_attempt_it_is(house):
+    task = make_task(house)
+    at = "2026-01-01T00:00:{}Z".format
+    ended = NodeView(
+        key="work",
+        kind="command",
+        state=NodeState.SUCCEEDED,
+        generation=2,
+        started_at=at("10.000"),
+        ended_at=at("10.349"),
+    )
+    retried = NodeView(
+        key="deliver",
+        kind="delivery",
+        state=NodeState.RUNNING,
+        generation=2,
+        attempts=("deliver.1.1", "deliver.2.1", "deliver.2.2"),
+    )
+    keep_snapshot(task, nodes=(ended, retried))
+    text = page(browser(house), f"/tasks/{task.pk}")
+    assert "succeeded · 0.3 s" in text
+    assert "running · attempt 2" in text
+
+
+def keep_snapshot(task, *, nodes=(), requests=()):
+    kept = Snapshot(
+        epoch="e", seq=1, graph=GraphState.RUNNING, round=1, boot=1, nodes=nodes, attempts=(), requests=requests
+    )
+    TaskSnapshot.objects.create(
+        task=task, round=1, digest="sha256:" + "e" * 64, data=codec.plain(kept), stored_at=clock.database_now()
+    )
 
 
 def test_a_task_that_waits_for_a_person_is_counted_on_every_page(house):
