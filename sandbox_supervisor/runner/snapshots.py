@@ -4,9 +4,11 @@ Git never reads the attempt's ``.git`` here, so no config, hook, filter or fsmon
 stay as the base has them and nested repositories are left out: looking into one would obey its config.
 """
 
+import math
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +27,9 @@ DIFF_LIMIT = 8 * 1024 * 1024
 PACK_LIMIT = 512 * 1024 * 1024
 LISTING_LIMIT = 256 * 1024 * 1024
 TIMEOUT = 600.0
-LIVE_TIMEOUT = 60.0  # while the agent may still change files under us, and could keep the end of its attempt waiting
+LIVE_TIME = (
+    60.0  # for a whole diff while the agent may still change files under us: the end of its attempt waits for it
+)
 _CUT = b"\n... the diff is longer than 8 MiB and ends here\n"
 _GITLINK = b"160000"
 _SLOW_READERS = ("-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false")
@@ -46,7 +50,7 @@ class _Ours:
 
     folder: Folder
     repo: Path
-    timeout: float = TIMEOUT
+    ends_at: float = math.inf  # by ``time.monotonic``
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class _Ours:
             self.env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
 
     def run(self, *args: str, data: bytes | None = None, tree: bool = False, **options: object) -> git.Completed:
-        settings = {"timeout": self.timeout, "env": self.env} | options
+        settings = {"timeout": min(TIMEOUT, self.ends_at - time.monotonic()), "env": self.env} | options
         place = self.folder.tree if tree else None
         return git.run(self.folder.git, *_SLOW_READERS, *args, input=data, work_tree=place, **settings)  # type: ignore[arg-type]
 
@@ -90,7 +94,7 @@ def diff(folder: Folder, repo: Path, base_commit: str) -> int:
     path = folder.git / "diff"
     path.unlink(missing_ok=True)
     with children.call():
-        ours = _ours(folder, repo, base_commit, timeout=LIVE_TIMEOUT)
+        ours = _ours(folder, repo, base_commit, ends_at=time.monotonic() + LIVE_TIME)
         ours.run(
             "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "-M", f"--output={path}",
             base_commit, _tree(ours), "--", prefix=_bounded(DIFF_LIMIT), accept=(0, _TOO_LONG),
@@ -123,11 +127,11 @@ def _bytes(path: Path, offset: int, length: int) -> bytes:
         return os.pread(file.fileno(), length, max(0, offset))
 
 
-def _ours(folder: Folder, repo: Path, base_commit: str, *, timeout: float = TIMEOUT) -> _Ours:
+def _ours(folder: Folder, repo: Path, base_commit: str, *, ends_at: float = math.inf) -> _Ours:
     if not valid_commit(base_commit):
         raise RunnerRefused("bad_commit", f"{base_commit[:80]!r} is not a full commit id")
     restore(folder, repo, base_commit)
-    return _Ours(folder, repo, timeout)
+    return _Ours(folder, repo, ends_at)
 
 
 def _head(ours: _Ours, base_commit: str) -> str:

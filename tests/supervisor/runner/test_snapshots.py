@@ -1,12 +1,14 @@
 """What stands in a tree becomes exactly one commit, diff and pack."""
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from sandbox_supervisor.git import GitFailed
 from sandbox_supervisor.runner import snapshots, trees
 from sandbox_supervisor.runner.folders import Folder
 from sandbox_supervisor.runner.link import RunnerRefused
@@ -293,3 +295,17 @@ def test_an_edit_of_the_same_length_in_the_second_of_the_checkout_is_kept(tmp_pa
         time.sleep(0.02)
     assert git("status", "--porcelain", cwd=work.tree) == "M a.txt"
     assert work.files()["a.txt"] == "ONE"
+
+
+def test_a_diff_that_takes_too_long_is_given_up_as_a_whole_and_the_commit_is_not(work: Work, tmp_path, monkeypatch):
+    """The end of a living attempt waits for its diff; each single call of Git may be short enough."""
+    slow = tmp_path / "slow" / "git"
+    slow.parent.mkdir()
+    slow.write_text(f'#!/bin/sh\nsleep 0.3\nexec {shutil.which("git")} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(slow.parent), prepend=os.pathsep)
+    monkeypatch.setattr(snapshots, "LIVE_TIME", 0.5)
+    (work.tree / "a.txt").write_text("changed\n")
+    with pytest.raises(GitFailed, match="took too long"):
+        work.diff()
+    assert work.commit().changed
