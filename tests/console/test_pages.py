@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.views.defaults import server_error
 
 from sandbox_supervisor.protocol import codec
-from sandbox_supervisor.protocol.messages import NodeView, RequestKind, RequestView, Snapshot
-from sandbox_supervisor.protocol.states import NODE_LETTERS, GraphState, NodeState, RequestState
+from sandbox_supervisor.protocol.messages import NodeView, RequestView, Snapshot
+from sandbox_supervisor.protocol.states import NODE_LETTERS, GraphState, NodeState, RequestKind, RequestState
 from tasks_app import bars
 from tasks_app.models import TaskContact, TaskSnapshot
 from tasks_app.services import clock
