@@ -1,8 +1,9 @@
-"""Which providers are installed, by name. A third-party package registers its own."""
+"""Which providers are installed, by name. An installed package brings its own by an entry point of ``GROUP``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from sandbox_providers.contract import InvalidSpec, Provider
@@ -20,6 +21,8 @@ class ProviderSettings:
 
 Factory = Callable[[ProviderSettings], Provider]
 
+GROUP = "caisson.sandbox_providers"
+
 _FACTORIES: dict[str, str | Factory] = {
     "local": "sandbox_providers.local.provider:LocalProvider",
     "scripted": "sandbox_providers.scripted:ScriptedProvider",
@@ -33,9 +36,10 @@ def register(name: str, factory: str | Factory) -> None:
 
 def provider_for(name: str, settings: ProviderSettings) -> Provider:
     """Make the provider called ``name``. Raises InvalidSpec when none of that name is installed."""
-    factory = _FACTORIES.get(name)
+    brought = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    factory = _FACTORIES.get(name) or brought.get(name)
     if factory is None:
-        known = ", ".join(sorted(_FACTORIES))
+        known = ", ".join(sorted({*_FACTORIES, *brought}))
         raise InvalidSpec("provider_unknown", f"No sandbox provider is called {name!r}; installed are: {known}.")
     if isinstance(factory, str):
         module, _, attribute = factory.partition(":")
