@@ -1,6 +1,5 @@
 """Call Git the one safe way: fixed environment, fixed flags, no hooks, no prompts, bounded output and time."""
 
-import asyncio
 import os
 import selectors
 import signal
@@ -69,6 +68,8 @@ def run(
 
 async def call(repo: Path | None, *args: str, **options: Any) -> Completed:
     """Like ``run``, without holding up the event loop."""
+    import asyncio  # here, so that what has no event loop need not load it
+
     return await asyncio.to_thread(run, repo, *args, **options)
 
 

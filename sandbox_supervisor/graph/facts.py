@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_supervisor.graph.rows import AttemptId, Identity, NewEvent, RequestRow
+from sandbox_supervisor.graph.identity import Identity
+from sandbox_supervisor.graph.rows import AttemptId, NewEvent, RequestRow
 from sandbox_supervisor.protocol.messages import Command, Failure
 
 

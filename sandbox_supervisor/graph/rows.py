@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.protocol.messages import CommandOutcome, Failure
 from sandbox_supervisor.protocol.states import (
     AttemptState,
@@ -34,15 +35,6 @@ class AttemptId:
         """Read ``str()`` back. Raises ValueError."""
         node, generation, n = text.rsplit(".", 2)
         return cls(node=node, generation=int(generation), n=int(n))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which process tree an attempt is: the shim's pid is worth nothing without the other two."""
-
-    pid: int
-    start_time: int  # clock ticks after boot, field 22 of /proc/<pid>/stat
-    boot_id: str
 
 
 class StalePlan(StrEnum):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_supervisor.git import GitFailed
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.runner import claims, verdicts, wire
 from sandbox_supervisor.runner.children import children
 from sandbox_supervisor.runner.hostline import HostLine

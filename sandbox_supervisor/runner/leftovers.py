@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.runner import shim
 from sandbox_supervisor.runner.link import RunnerRefused
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 
 
 class RunnerLost(Exception):

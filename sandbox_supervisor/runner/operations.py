@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_supervisor import isolation
 from sandbox_supervisor.consumption import disk_of, memory_of
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.runner import artefacts, files, leftovers, shim, snapshots, trees
 from sandbox_supervisor.runner.environment import child_environment

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.protocol import codec
 from sandbox_supervisor.runner import wire
 from sandbox_supervisor.runner.link import (

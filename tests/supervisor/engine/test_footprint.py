@@ -46,6 +46,21 @@ def test_importing_the_supervisor_loads_nothing_heavy(more, allowed):
     assert loaded & set(FORBIDDEN) <= allowed
 
 
+@pytest.mark.parametrize(
+    ("module", "spared"),
+    [
+        pytest.param("runner.main", {"sandbox_supervisor.graph.rows", "sandbox_supervisor.protocol.flow"}, id="runner"),
+        pytest.param("materialise.command", {"asyncio", "ssl"}, id="materialise"),
+    ],
+)
+def test_what_a_first_node_waits_for_loads_no_more_than_it_uses(module, spared):
+    loading = f"import sys; import sandbox_supervisor.{module}; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", loading], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not spared & set(done.stdout.split())
+
+
 async def test_a_rendered_template_and_a_checked_schema_load_nothing_into_the_supervisor(sandbox):
     """Rendering and checking are other processes; here they are used and this interpreter is asked what it knows."""
     box = sandbox([command("one", "echo '{{ task.title }}'; echo '{}' > $CAISSON_RESULT", options={"result": {}})])

@@ -8,7 +8,8 @@ from sandbox_supervisor.engine.core import Engine
 from sandbox_supervisor.engine.runners import Runners
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.facts import Dispatched, GateOpened, Prepared, Restarted, Spawned
-from sandbox_supervisor.graph.rows import AttemptId, Identity
+from sandbox_supervisor.graph.identity import Identity
+from sandbox_supervisor.graph.rows import AttemptId
 from sandbox_supervisor.log import Log
 from sandbox_supervisor.protocol.states import AttemptState
 from sandbox_supervisor.runner.gate import RunnerGate

@@ -1,6 +1,7 @@
 """Plays a graph by hand: facts in, states out. Every step checks what must hold after any step."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.facts import (
@@ -17,7 +18,8 @@ from sandbox_supervisor.graph.facts import (
     Succeeded,
     TimerFired,
 )
-from sandbox_supervisor.graph.rows import AttemptId, Change, Identity, NewEvent, RequestRow, StalePlan, State
+from sandbox_supervisor.graph.identity import Identity
+from sandbox_supervisor.graph.rows import AttemptId, Change, NewEvent, RequestRow, StalePlan, State
 from sandbox_supervisor.protocol.flow import (
     Agent,
     Approval,
@@ -49,6 +51,7 @@ from sandbox_supervisor.protocol.states import (
 )
 
 LIMITS = Limits(max_parallel_attempts=1000)
+BEGINNING = 1000.0  # seconds on the monotonic clock when a play begins
 
 
 def command(key, *needs, **more):
@@ -99,7 +102,7 @@ class Play:
 
     def __init__(self, made: Flow, *, gate=True, limits=LIMITS, drivers=None, **initial):
         self.flow, self.limits, self.drivers = made, limits, drivers or {}
-        self.instant = 1000.0
+        self.instant = BEGINNING
         self.events: list[NewEvent] = []
         self.changes: list[Change] = []
         self.state: State = kernel.EMPTY
@@ -111,7 +114,8 @@ class Play:
     # --- doing ---
 
     def now(self):
-        return Now(instant=self.instant, at="2030-01-01T00:00:00.000Z")
+        at = datetime(2030, 1, 1) + timedelta(seconds=self.instant - BEGINNING)  # noqa: DTZ001 - the zone is in the text
+        return Now(instant=self.instant, at=at.isoformat(timespec="milliseconds") + "Z")
 
     def do(self, fact) -> Change:
         before = self.state

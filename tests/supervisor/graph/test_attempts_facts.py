@@ -5,7 +5,8 @@ import pytest
 from sandbox_supervisor.graph import kernel
 from sandbox_supervisor.graph.errors import Refusal
 from sandbox_supervisor.graph.facts import EffectDone, Ended, Failed, Finishing, Prepared, Progress, Spawned, Succeeded
-from sandbox_supervisor.graph.rows import AttemptId, Change, Identity, NewEvent
+from sandbox_supervisor.graph.identity import Identity
+from sandbox_supervisor.graph.rows import AttemptId, Change, NewEvent
 from tests.supervisor.graph.play import Play, agent, approval, command, delivery, failure, flow, joined, merge, when
 
 IDENTITY = Identity(pid=4, start_time=2, boot_id="b")
@@ -212,7 +213,9 @@ def test_max_parallel_is_the_most_that_ever_ran_at_once():
 def test_the_first_nodes_start_is_recorded_once():
     play = Play(flow(command("a"), command("b")))
     assert play.graph.first_node_at is None
-    play.run("a", "b")
+    play.run("a")
+    play.tick(60)
+    play.run("b")
     assert play.graph.first_node_at == "2030-01-01T00:00:00.000Z"
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from sandbox_supervisor.graph.errors import Refusal
 from sandbox_supervisor.graph.facts import GateClosed, GateOpened, Prepared, Spawned, Succeeded
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.protocol.flow import Retry
 from sandbox_supervisor.protocol.messages import CancelMode
 from sandbox_supervisor.protocol.states import FailureClass

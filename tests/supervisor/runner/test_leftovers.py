@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_supervisor.graph.rows import Identity
+from sandbox_supervisor.graph.identity import Identity
 from sandbox_supervisor.runner import leftovers, shim
 from tests.supervisor.runner.stage import (
     ATTEMPT,
