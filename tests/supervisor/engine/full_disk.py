@@ -6,6 +6,7 @@ Each prints what it saw as one JSON object. The specification's repository and t
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -19,13 +20,13 @@ from sandbox_supervisor.engine import running as running_module
 from sandbox_supervisor.engine.running import Running
 from sandbox_supervisor.graph.rows import State
 from sandbox_supervisor.materialise.repository import bring_in
-from sandbox_supervisor.protocol.flow import Node
+from sandbox_supervisor.protocol.flow import Merge, Node, NodeKind
 from sandbox_supervisor.protocol.messages import CommandVerb, Desired
 from sandbox_supervisor.protocol.spec import ControlPlane
 from sandbox_supervisor.protocol.states import GRAPH_ENDED, AttemptState, GraphState
 from tests.fixtures.scripted_control import RUNNING, ScriptedControl
 from tests.supervisor.engine.live import live, send, until
-from tests.supervisor.engine.scenario import Sandbox, command, keeping, repository, specification
+from tests.supervisor.engine.scenario import Sandbox, command, deliver, keeping, repository, specification
 
 PIECE = 65536
 LINES = 60_000  # of 16 bytes each: more than every buffer between a process and the log
@@ -235,6 +236,46 @@ async def to_its_end(box: Sandbox) -> list[Any]:
         return [running.engine.log.boot, state.graph.state]
 
 
+async def merge_meets_it(disk: Disk) -> dict[str, Any]:
+    return await met_by(disk, "both", "merge-tree")
+
+
+async def kept_merge_meets_it(disk: Disk) -> dict[str, Any]:
+    return await met_by(disk, "both", "update-ref refs/attempts/both/")
+
+
+async def bundle_meets_it(disk: Disk) -> dict[str, Any]:
+    return await met_by(disk, "deliver", "bundle create")
+
+
+async def met_by(disk: Disk, node: str, words: str) -> dict[str, Any]:
+    """Let the disk be full from the moment at which this call of Git begins; tell how the node's attempt ended."""
+    place, plane, first = disk.place, ScriptedControl(), f"{node}.1.1"
+    fill_at(words, place)
+    made = [keeping(key, f"echo {key} > {key}.txt") for key in ("one", "two")]
+    both = Node(key="both", kind=NodeKind.MERGE, needs=("one", "two"), merge=Merge())
+    box = make(place, [*made, both, deliver("both")])
+    async with plane.listening(place / "control.sock"), live(box, gate=False) as running:
+        state = await until(running, lambda now: first in now.attempts and now.attempts[first].ended_at is not None)
+        failure = state.attempts[first].failure
+        disk.clear()
+        return {"failure": failure and [failure.failure_class, failure.code]}
+
+
+def fill_at(words: str, place: Path) -> None:
+    """Put a Git before the real one that fills the disk when it is called with these words, the first time."""
+    own = place.parent / "own"
+    own.mkdir()
+    (own / "git").write_text(
+        f"""#!/bin/sh
+case "$*" in *"{words}"*) mkdir '{own}/met' 2>/dev/null && cat /dev/zero >> '{place}/filler' 2>/dev/null;; esac
+exec '{shutil.which("git")}' "$@"
+"""
+    )
+    (own / "git").chmod(0o755)
+    os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
+
+
 SCENES: dict[str, Callable[[Disk], Coroutine[Any, Any, dict[str, Any]]]] = {
     scene.__name__: scene
     for scene in (
@@ -243,6 +284,9 @@ SCENES: dict[str, Callable[[Disk], Coroutine[Any, Any, dict[str, Any]]]] = {
         stops_even_without_a_byte,
         comes_back_to_a_full_disk,
         begins_once_there_is_space,
+        merge_meets_it,
+        kept_merge_meets_it,
+        bundle_meets_it,
     )
 }
 

@@ -66,3 +66,8 @@ def test_a_supervisor_that_comes_back_to_a_disk_without_a_byte_is_readable_says_
 
 def test_a_supervisor_without_space_to_make_its_log_waits_for_it(tmp_path):
     assert play("begins_once_there_is_space", tmp_path) == {"waits": True, "again": [1, "succeeded"]}
+
+
+@pytest.mark.parametrize("scene", ["merge_meets_it", "kept_merge_meets_it", "bundle_meets_it"])
+def test_what_git_cannot_do_for_lack_of_space_is_blamed_on_that(tmp_path, scene):
+    assert play(scene, tmp_path) == {"failure": ["infra", "no_space"]}
