@@ -139,14 +139,14 @@ DATABASE_URL = _key(
     "DATABASE_URL",
     _url("postgres://", "postgresql://", "sqlite:///"),
     "SQLite in the state directory",
-    "`postgres://…` or `sqlite:///…`.",
+    "`postgres://…`, `postgresql://…` or `sqlite:///…`.",
     secret=True,
 )
 REDIS_URL = _key(
     "REDIS_URL",
     _url("unix://", "redis://", "rediss://"),
     "a Unix socket in the state directory",
-    "Broker, cache and channel layer.",
+    "Broker, cache and channel layer: `unix://…`, `redis://…` or `rediss://…`.",
     secret=True,
 )
 DEBUG = _key("CAISSON_DEBUG", _boolean, "false", "Django's debug pages; never on a machine that others reach.")
@@ -164,15 +164,21 @@ LOCAL_ISOLATION = _key(
     "CAISSON_LOCAL_ISOLATION",
     _one_of("auto", "bubblewrap", "none"),
     "auto",
-    "What stands between a local sandbox and you.",
+    "What stands between a local sandbox and you: bubblewrap, none, or auto (bubblewrap where it works).",
 )
 SANDBOX_IMAGE = _key("CAISSON_SANDBOX_IMAGE", str, "what `up` built", "Digest of the sandbox image for new tasks.")
-WORKER_THREADS = _key("CAISSON_WORKER_THREADS", _integer(1, 64), "8", "Threads of the embedded worker.")
+WORKER_THREADS = _key("CAISSON_WORKER_THREADS", _integer(1, 64), "8", "Threads of the embedded worker, 1 to 64.")
 LOG_LEVEL = _key(
-    "CAISSON_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info", "Least level that is logged."
+    "CAISSON_LOG_LEVEL",
+    _one_of("debug", "info", "warning", "error"),
+    "info",
+    "Least level that is logged: debug, info, warning or error.",
 )
 LOG_FORMAT = _key(
-    "CAISSON_LOG_FORMAT", _one_of("auto", "json", "console"), "auto", "auto: JSON unless a terminal reads it."
+    "CAISSON_LOG_FORMAT",
+    _one_of("auto", "json", "console"),
+    "auto",
+    "json, console, or auto: JSON unless a terminal reads it.",
 )
 PRIVATE_REMOTES = _key(
     "CAISSON_PRIVATE_REMOTES", _words, "none", "Hosts on private addresses that repositories may be cloned from."
