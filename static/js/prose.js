@@ -192,7 +192,8 @@ export class Prose {
 
   /** Draw what is still being written: the open block, and the line that has not ended. */
   show() {
-    const [open, rest] = [this.open, this.rest];
+    const open = this.open;
+    const rest = isEnding(this.rest, open?.fence ?? "") ? "" : this.rest;
     const kind = open?.fence ? "code" : kindOf(rest, open);
     const goesOn = open !== null && rest !== "" && open.kind === kind && kind !== "head";
     if (open) DRAW[open.kind](open.element, goesOn ? [...open.lines, rest] : open.lines);
@@ -212,6 +213,12 @@ export class Prose {
       if (!this.notice.isConnected) this.place.prepend(this.notice);
     }
   }
+}
+
+/** Whether a line that has not ended is on its way to end this code. @param {string} rest @param {string} fence */
+function isEnding(rest, fence) {
+  const signs = rest.trim();
+  return fence !== "" && signs !== "" && (fence.startsWith(signs) || (signs.startsWith(fence) && FENCE_END.test(rest)));
 }
 
 /** @param {string} kind */

@@ -82,7 +82,10 @@ export function inWords(seconds) {
 }
 
 /** How long something took. @param {number} seconds */
-export const took = (seconds) => (seconds < 9.95 ? `${Math.max(0, seconds).toFixed(1)} s` : inWords(seconds));
+export function took(seconds) {
+  if (seconds < 0.05) return "<0.1 s";
+  return seconds < 9.95 ? `${seconds.toFixed(1)} s` : inWords(seconds);
+}
 
 const served = Date.parse(document.querySelector("meta[name=server-time]")?.getAttribute("content") ?? "");
 const offset = Number.isNaN(served) ? 0 : served - Date.now();

@@ -61,7 +61,9 @@ function edit(block, room) {
   holder.append(table);
   const hidden = lines.length - table.rows.length;
   if (hidden > 0) holder.append(make("p", "note", `${hidden} more lines are not shown here; the diff has them`));
-  const counts = counted ? [make("span", "add", `+${added}`), make("span", "del", `−${removed}`)] : [];
+  const counts = [];
+  if (counted && added) counts.push(make("span", "add", `+${added}`));
+  if (counted && removed) counts.push(make("span", "del", `−${removed}`));
   return { parts: [make("p", "note mono", readable(block.path)), holder], counts, rows: table.rows.length };
 }
 

@@ -15,6 +15,7 @@ from tasks_app.models import Task
 from tasks_app.states import LIVE, STANDING, TERMINAL, Status
 from tasks_app.web import pictures, vocabulary
 from tasks_app.web.gates import NEEDS_YOU, attention_of, page
+from tasks_app.web.vocabulary import Tone
 from workspaces_app.access import Actor
 from workspaces_app.ids import looks_like_id
 from workspaces_app.models import Workspace
@@ -31,20 +32,30 @@ VIEWS: dict[str, tuple[str, Q]] = {
 }
 GROUPED = ""  # the view that comes under headings
 
-GROUPS: tuple[tuple[str, str, str, Q], ...] = (
-    ("Needs you", "ask", "a person is asked before the work goes on", NEEDS_YOU),
-    ("Running", "run", "", Q(status__in=LIVE)),
-    ("Failed", "bad", "the sandbox is still there to look at", Q(status=Status.FAILED)),
-    ("Kept, expiring", "kept", "the sandbox is removed at the deadline; results stay", Q()),
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    name: str
+    glyph: str
+    tone: Tone
+    note: str
+    where: Q
+
+
+HEADINGS = (
+    Heading("Needs you", "ask", Tone.ASK, "a person is asked before the work goes on", NEEDS_YOU),
+    Heading("Running", "run", Tone.RUN, "", Q(status__in=LIVE)),
+    Heading("Failed", "bad", Tone.BAD, "the sandbox is still there to look at", Q(status=Status.FAILED)),
+    Heading("Kept, expiring", "kept", Tone.IDLE, "the sandbox is removed at the deadline; results stay", Q()),
 )
-"""Heading, glyph, note and condition, in the order in which a person looks; the first that fits counts."""
+"""In the order in which a person looks; the first whose condition fits a task has it, the last takes the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     task: Task
     states: list[NodeState]
-    rank: int  # of its group
+    rank: int  # of its heading
 
     @property
     def done(self) -> int:
@@ -62,12 +73,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rows under a heading; a list without headings is one group without a name."""
-
     rows: list[Row]
-    name: str = ""
-    glyph: str = ""
-    note: str = ""
+    heading: Heading | None = None
 
 
 @page
@@ -102,10 +109,10 @@ def _searched(tasks: QuerySet[Task], words: str) -> QuerySet[Task]:
 
 
 def _ranked(tasks: QuerySet[Task], *, grouped: bool) -> QuerySet[Any]:
-    """Give each task the place of its group as ``rank``."""
-    ranks = [When(where, then=Value(rank)) for rank, (*_, where) in enumerate(GROUPS) if where] if grouped else []
-    last = len(GROUPS) - 1 if grouped else 0
-    return tasks.annotate(rank=Case(*ranks, default=Value(last), output_field=IntegerField()))
+    """Give each task the place of its heading as ``rank``."""
+    chosen = HEADINGS[:-1] if grouped else ()
+    ranks = [When(heading.where, then=Value(rank)) for rank, heading in enumerate(chosen)]
+    return tasks.annotate(rank=Case(*ranks, default=Value(len(chosen)), output_field=IntegerField()))
 
 
 def _page_of(tasks: QuerySet[Any], before: str) -> tuple[list[Row], str]:
@@ -122,7 +129,5 @@ def _page_of(tasks: QuerySet[Any], before: str) -> tuple[list[Row], str]:
 
 
 def _groups(rows: list[Row]) -> list[Group]:
-    return [
-        Group(rows=list(members), name=GROUPS[rank][0], glyph=GROUPS[rank][1], note=GROUPS[rank][2])
-        for rank, members in itertools.groupby(rows, key=lambda row: row.rank)
-    ]
+    by_rank = itertools.groupby(rows, key=lambda row: row.rank)
+    return [Group(rows=list(members), heading=HEADINGS[rank]) for rank, members in by_rank]

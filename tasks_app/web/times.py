@@ -29,5 +29,7 @@ def took(began: str | None, ended: str | None) -> str:
     first, last = moment(began), moment(ended)
     if first is None or last is None:
         return ""
-    seconds = max(0.0, (last - first).total_seconds())
+    seconds = (last - first).total_seconds()
+    if seconds < 0.05:
+        return "<0.1 s"
     return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)

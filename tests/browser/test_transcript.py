@@ -206,6 +206,12 @@ def test_markup_in_what_an_agent_writes_has_no_effect(shown):
     ]
 
 
+@pytest.mark.parametrize("end", ["", "`", "``", "```", "```  "])
+def test_the_end_of_code_is_not_part_of_it_also_before_its_line_has_ended(shown, end):
+    add(shown, message("```json\n{}\n" + end))
+    assert drawn(shown) == [["pre", "{}"]]
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -130,7 +130,7 @@ def test_what_is_open_comes_under_headings_in_the_order_in_which_a_person_looks(
     first = page(client, "/")
     (address,) = re.findall(r'rel="next" href="([^"]+)"', first)
     second = page(client, "/" + address.replace("&amp;", "&"))
-    rows = re.findall(r'class="group-name">.*?</svg>([^<]+)<|data-task="(\w+)"', first + second)
+    rows = re.findall(r'class="group-name nowrap">.*?</svg>([^<]+)<|data-task="(\w+)"', first + second)
     assert [heading or task for heading, task in rows] == [
         *("Needs you", asking, "Running", running),
         *("Failed", failed, "Kept, expiring", completed),
