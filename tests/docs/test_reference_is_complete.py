@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from config.commands import dispatch
 from config.schedule import BEAT_SCHEDULE
+from policy_app.values import NAMES
 from sandbox_supervisor.protocol.events import EventKind
 from sandbox_supervisor.protocol.states import FailureClass
 from tasks_app.states import FailureCode
@@ -52,6 +53,11 @@ def test_every_code_is_explained() -> None:
     text = page("errors.md") + page("flow-problems.md")
     missing = {code: sorted(modules) for code, modules in STATED.items() if f"`{code}`" not in text}
     assert missing == {}
+
+
+def test_every_value_of_the_policy_has_its_line() -> None:
+    first_cells = re.findall(r"^\| (`[^|]*) \|", page("policy.md"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(first_cells))) == set(NAMES)
 
 
 def test_every_entry_of_beat_has_its_line_with_period_and_reason() -> None:
