@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ START_PATIENCE = 60.0  # seconds until the console must answer
 STOP_PATIENCE = 60.0
 TOLD = 300  # characters of a line of a log; one may hold a whole traceback
 GLANCE = 0.1  # seconds between two looks
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ProductProblem(Exception):
@@ -62,11 +64,17 @@ def start(layout: Layout) -> None:
     layout.manager_config.write_text(manager_settings(layout), encoding="utf-8")
     told = {"port": layout.port, "code": code.fingerprint(layout.checkout)}
     _told_file(layout).write_text(json.dumps(told), encoding="utf-8")
-    manager = _spawn(layout)
+    manager = None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # or one might come before its process is known
     try:
+        try:
+            manager = _spawn(layout, mask)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         _wait_until_answering(layout, manager)
     except BaseException:
-        _end(manager)
+        if manager:
+            _end(manager)
         raise
 
 
@@ -99,7 +107,7 @@ def follow(found: Running) -> None:
     _wait_until_gone(found.pid, patience=None)
 
 
-def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
+def _spawn(layout: Layout, mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         "CAISSON_STATE_DIR": str(layout.state),
         "CAISSON_PORT": str(layout.port),
@@ -115,6 +123,7 @@ def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509 - it takes no lock
         )
 
 

@@ -5,6 +5,8 @@ import dataclasses
 import io
 import json
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,25 @@ def test_the_database_of_a_newer_version_is_refused_by_name():
     MigrationRecorder.Migration.objects.create(app="tasks_app", name="9999_from_the_future")
     with pytest.raises(product.ProductProblem, match=r"newer Caisson.*9999_from_the_future"):
         local.prepare_database()
+
+
+def test_an_interruption_in_the_moment_of_the_start_leaves_no_process_manager(layout, monkeypatch):
+    begun, begin = [], subprocess.Popen
+
+    def interrupted(_, **options):
+        begun.append(begin(["sleep", "600"], **options))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return begun[0]
+
+    monkeypatch.setattr("config.commands.product.subprocess.Popen", interrupted)
+    heard = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            product.start(layout)
+    finally:
+        signal.signal(signal.SIGTERM, heard)
+        begun[0].kill()
+    assert begun[0].returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("name", ["Project #1", "a ;b", "a\nb"])
