@@ -8,7 +8,7 @@ from typing import Any
 class EventKind(StrEnum):
     # graph
     LOG_CREATED = "log.created"  # {task, specification}
-    SUPERVISOR_STARTED = "supervisor.started"  # {boot, isolation}
+    SUPERVISOR_STARTED = "supervisor.started"  # {boot}
     GATE_OPENED = "gate.opened"  # {round}
     GATE_CLOSED = "gate.closed"  # {reason}
     GRAPH_STATE = "graph.state"  # {state, failure?}
@@ -21,7 +21,7 @@ class EventKind(StrEnum):
     ATTEMPT_RETRY = "attempt.retry"  # {failure_class, next_n, not_before_in}
     ATTEMPT_LATE = "attempt.late"  # {what}: a fact of an attempt that had already ended, ignored
     # sessions
-    SESSION_STARTED = "session.started"  # {driver, agent?, protocol_version?, capabilities?}
+    SESSION_STARTED = "session.started"  # {agent?, protocol_version?}
     SESSION_PROMPT = "session.prompt"  # {text}
     SESSION_MESSAGE = "session.message"  # {id, role: agent|user, text}: text is appended to the message with this id
     SESSION_THOUGHT = "session.thought"  # {id, text}
