@@ -134,6 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="last line of standard output: one JSON object")
     demo = _command(commands, "demo", "work.demo", "the demo flow on a small project made for it, without a person")
     demo.add_argument("--json", action="store_true", help="last line of standard output: one JSON object")
+    confirm = _command(
+        commands, "confirm-database", "confirm.main", "end safe mode: a restored database is the one to go on with"
+    )
+    confirm.add_argument("--yes", action="store_true", help="do not ask")
     _command(commands, "doctor", "doctor.main", "say what is wrong and how to fix it")
     _command(commands, "stop", "up.stop", "stop the product; sandboxes stay")
     reset = _command(

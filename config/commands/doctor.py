@@ -81,6 +81,52 @@ def _room(layout: Layout) -> Iterator[Finding]:
     )
 
 
+def _database(layout: Layout) -> Iterator[Finding]:
+    from config.commands import local
+
+    if not local.database_exists(layout):
+        yield Finding(what="database", words="made by the first ./caisson up")
+        return
+    try:
+        words = local.safe_mode(layout)
+    except product.ProductProblem as problem:
+        yield Finding(what="database", words=str(problem), fix="./caisson up; read its words")
+        return
+    yield Finding(what="database", words=f"SAFE MODE. {words}" if words else local.database_place(), fix=_fix(words))
+    yield from _orphans(layout)
+
+
+def _fix(words: str) -> str:
+    if not words:
+        return ""
+    from tasks_app.services import deployment
+
+    return (
+        "until then no sandbox is removed and nothing is delivered. If it is the right database: "
+        f"{deployment.CONFIRM}; otherwise stop, put the right one in its place, and start. "
+        f"What was compared with it: {deployment.place()}"
+    )
+
+
+def _orphans(layout: Layout) -> Iterator[Finding]:
+    """Name the sandboxes that no task has."""
+    from sandbox_providers.contract import ProviderError
+    from tasks_app.services import restored
+
+    try:
+        found = restored.orphans()
+    except ProviderError as error:
+        yield Finding(what="sandboxes", words=error.message, fix=f"make {layout.state} readable")
+        return
+    for orphan in found:
+        yield Finding(
+            what=f"sandbox {orphan.name}",
+            words=f"{orphan.provider}, {orphan.why}",
+            fix="nothing removes it. When nobody needs it, remove its folder below "
+            f"{layout.state / 'sandboxes'}; its processes end by themselves",
+        )
+
+
 def _running(layout: Layout) -> Iterator[Finding]:
     found = product.running(layout)
     if found is None:
@@ -110,4 +156,4 @@ def _port(layout: Layout) -> Finding:
     )
 
 
-LOOKS: tuple[Callable[[Layout], Iterator[Finding]], ...] = (_programs, _room, _isolation, _running)
+LOOKS: tuple[Callable[[Layout], Iterator[Finding]], ...] = (_programs, _room, _isolation, _database, _running)

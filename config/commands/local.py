@@ -92,6 +92,28 @@ def database_place() -> str:
     return ":".join(str(found[key]) for key in ("HOST", "NAME") if found.get(key))
 
 
+def database_exists(layout: Layout) -> bool:
+    """Say whether a start may have made the database; looking for a SQLite file makes none."""
+    load_django(layout)
+    path = sqlite_file()
+    return path is None or Path(path).exists()
+
+
+def safe_mode(layout: Layout) -> str:
+    """Say why nothing is removed or delivered; empty when the database is trusted. Raises ProductProblem."""
+    from django.db import Error
+
+    load_django(layout)
+    from tasks_app.services import deployment
+
+    try:
+        return deployment.look().words
+    except Error as error:
+        raise ProductProblem(
+            f"the database cannot be used: {error}. Its place: {database_place()}. ./caisson up prepares it."
+        ) from None
+
+
 def sqlite_file() -> str | None:
     """Give the path of the SQLite file; None when the database is another one."""
     from django.db import connection

@@ -11,6 +11,7 @@ from config.commands import local, product
 from config.commands.client import ApiProblem, Client, ConsoleAway
 from config.commands.dispatch import Exit
 from config.commands.processes import Layout
+from config.commands.product import ProductProblem
 from config.commands.terminal import say, tell
 
 PATIENCE = 300.0  # seconds for all sandboxes to be removed
@@ -71,7 +72,10 @@ def _delete_all(layout: Layout) -> list[str]:
     """Ask for the deletion of every task; give the ids of those that are not reclaimed when patience ends."""
     found = local.bring_up(layout)
     client = Client(found.url, found.token)
-    for task in _standing(client):
+    tasks = _standing(client)
+    if tasks and (words := local.safe_mode(layout)):
+        raise ProductProblem(f"nothing can be deleted in safe mode. {words} ./caisson doctor says more.")
+    for task in tasks:
         client.delete(f"/tasks/{task['id']}")
         say(f"deleting {task['id']}")
     give_up_at = time.monotonic() + PATIENCE

@@ -31,13 +31,14 @@ usage: ./caisson COMMAND [options]
   demo [--json]                     the demo flow on a small project made for it, from nothing to a delivered branch
   test [fast|nightly]               set up what the suite needs, then run it
   doctor                            say what is wrong and how to fix it
+  confirm-database [--yes]          end safe mode: a restored database is the one to go on with
   stop                              stop the product; sandboxes stay
   reset [--yes]                     delete every task by the ordinary path, then remove the state directory
 
 State lives under CAISSON_STATE_DIR (default: .caisson in the checkout). ./caisson COMMAND --help says more.
 """
 HELP = frozenset({"help", "--help", "-h"})
-COMMANDS = ("up", "run", "demo", "test", "doctor", "stop", "reset")
+COMMANDS = ("up", "run", "demo", "test", "doctor", "confirm-database", "stop", "reset")
 
 
 class SetupProblem(Exception):
@@ -63,8 +64,8 @@ class Environment:
             return False
 
     def is_whole(self) -> bool:
-        """Say whether everything that the product needs was installed once, be it in an older version."""
-        return self.python.exists() and (self.stamps / PRODUCT).exists() and not self.unfinished.exists()
+        """Say whether all that the product needs is installed, be it in an older version."""
+        return self.python.exists() and (self.stamps / PRODUCT).exists()
 
 
 def main(root: str, arguments: list[str]) -> int:
@@ -152,8 +153,10 @@ def _bring_about(environment: Environment, wanted: Path, lock: int) -> None:
     product = wanted.with_name(PRODUCT)
     stamps = {path: _stamp(path) for path in (product, wanted)}  # a pull may change them while pip works
     sound = environment.made.exists() and _works(environment.python)
-    if not (sound and environment.holds(product)):  # else packages are added beside those that are there
+    if not (sound and environment.holds(product)) or environment.unfinished.exists():
         _require_unused(environment)
+        (environment.stamps / PRODUCT).unlink(missing_ok=True)
+    # else packages are only added beside those that are there
     if not sound:
         _make(environment, lock)
     _install(environment, wanted, lock)

@@ -21,12 +21,12 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
     _end_like_ctrl_c()
     found = local.bring_up(layout)
     if not found.started:
-        _welcome(found, options)
+        _welcome(layout, found, options)
         return 0
     ours = None
     try:
         ours = product.running(layout)
-        _welcome(found, options)
+        _welcome(layout, found, options)
         if ours:
             _stay(ours)
     except KeyboardInterrupt:  # so early that nothing waited for it yet
@@ -48,7 +48,7 @@ def _end_like_ctrl_c() -> None:
             signal.signal(number, signal.default_int_handler)
 
 
-def _welcome(found: Local, options: argparse.Namespace) -> None:
+def _welcome(layout: Layout, found: Local, options: argparse.Namespace) -> None:
     demo = options.demo and _start_demo(found)
     lines = [
         "",
@@ -60,6 +60,8 @@ def _welcome(found: Local, options: argparse.Namespace) -> None:
         lines.append(
             f"  Port {options.port} is not used: to move, ./caisson stop, then ./caisson up --port {options.port}"
         )
+    if words := local.safe_mode(layout):
+        lines.append(f"  SAFE MODE. {words} ./caisson doctor says more.")
     if demo:
         lines.append("  The demo task is running; it will ask you for its sign-off in the browser.")
     lines.append("  Ctrl-C stops the product; sandboxes stay." if found.started else "  ./caisson stop ends it.")
