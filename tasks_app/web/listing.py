@@ -109,10 +109,13 @@ def _searched(tasks: QuerySet[Task], words: str) -> QuerySet[Task]:
 
 
 def _ranked(tasks: QuerySet[Task], *, grouped: bool) -> QuerySet[Any]:
-    """Give each task the place of its heading as ``rank``."""
-    chosen = HEADINGS[:-1] if grouped else ()
-    ranks = [When(heading.where, then=Value(rank)) for rank, heading in enumerate(chosen)]
-    return tasks.annotate(rank=Case(*ranks, default=Value(len(chosen)), output_field=IntegerField()))
+    """Give each task the place of its heading as ``rank``, in the order of the list: of ids alone without headings."""
+    if not grouped:
+        return tasks.annotate(rank=Value(0)).order_by("-id")
+    *first, _rest = HEADINGS
+    ranks = [When(heading.where, then=Value(rank)) for rank, heading in enumerate(first)]
+    ranked = tasks.annotate(rank=Case(*ranks, default=Value(len(first)), output_field=IntegerField()))
+    return ranked.order_by("rank", "-id")
 
 
 def _page_of(tasks: QuerySet[Any], before: str) -> tuple[list[Row], str]:
@@ -121,7 +124,7 @@ def _page_of(tasks: QuerySet[Any], before: str) -> tuple[list[Row], str]:
     if rank.isascii() and rank.isdecimal() and len(rank) < 3 and looks_like_id(last, "tsk"):
         tasks = tasks.filter(Q(rank__gt=int(rank)) | Q(rank=int(rank), pk__lt=last))
     related = ("repository", "creator", "flow_version__flow", "contact")
-    found = list(tasks.select_related(*related).order_by("rank", "-id")[: ROWS + 1])
+    found = list(tasks.select_related(*related)[: ROWS + 1])
     shown = found[:ROWS]
     known = bars.of(task.pk for task in shown)
     rows = [Row(task=task, states=pictures.bar_states(known.get(task.pk, "")), rank=task.rank) for task in shown]
