@@ -1,7 +1,7 @@
 """Lead one agent through one session of the Agent Client Protocol, version 1, over its standard streams.
 
 No client ``fs`` or ``terminal`` is offered: agents then use their own tools in the attempt's tree. What real agents do
-beside the protocol is tolerated: permission requests and updates for tool calls never announced, usage in three places,
+beside the protocol is tolerated: permission requests and updates for tool calls never announced, usage in four places,
 messages before the first prompt, no exit at the end of input, tools that outlive a cancel (the shim ends those).
 """
 
@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox_supervisor.drivers import questions, results
+from sandbox_supervisor.drivers import questions, results, signin
 from sandbox_supervisor.drivers.jsonrpc import METHOD_NOT_FOUND, Broken, Ended, Peer, RpcError
-from sandbox_supervisor.drivers.reports import Report, failed, of_error, of_exit, of_stop
+from sandbox_supervisor.drivers.reports import AUTH_REQUIRED, Report, failed, of_error, of_exit, of_start, of_stop
 from sandbox_supervisor.drivers.updates import Transcript, cut
 from sandbox_supervisor.drivers.uplink import Uplink
 from sandbox_supervisor.drivers.usage import Usage
@@ -23,7 +23,7 @@ from sandbox_supervisor.protocol.states import FailureClass
 PROTOCOL_VERSION = 1
 HANDSHAKE = 120.0  # seconds for initialize and session/new: some agents fetch and compile first
 DRAIN = 0.5  # seconds for what an agent that has exited left in its standard error
-AUTH_REQUIRED = -32000
+LAST_WORDS = 4096  # bytes kept of what an agent wrote to its standard error, its end
 _CHUNK = 64 * 1024
 _WRITE_LIMIT = 1024 * 1024
 
@@ -49,7 +49,7 @@ class Session:
 
     job: Job
     up: Uplink
-    transcript: Transcript = field(default_factory=Transcript)
+    transcript: Transcript = field(init=False)
     usage: Usage = field(default_factory=Usage)
     cancelled: bool = False
     _prompts: deque[str] = field(default_factory=deque)
@@ -57,6 +57,11 @@ class Session:
     _peer: Peer | None = None
     _id: str = ""
     _repaired: bool = False
+    _methods: list[signin.Method] = field(default_factory=list)
+    _wrote: bytes = b""
+
+    def __post_init__(self) -> None:
+        self.transcript = Transcript(root=self.job.cwd)
 
     async def run(self) -> Report:
         """Start the agent, play the session to its end, and say how it ended."""
@@ -66,7 +71,7 @@ class Session:
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
         except (OSError, ValueError) as error:
-            return failed(FailureClass.INFRA, "spawn_failed", f"The agent could not be started: {error}")
+            return of_start(error)
         assert self._process.stdout is not None and self._process.stderr is not None  # noqa: S101, PT018  # pipes
         self._peer = Peer(
             self._process.stdout, self._write,
@@ -82,6 +87,7 @@ class Session:
             for task in (reading, draining):
                 task.cancel()
             await asyncio.gather(reading, draining, return_exceptions=True)
+        report.quote(self._wrote)
         await self._ended(report)
         return report
 
@@ -91,13 +97,13 @@ class Session:
             await self._open(peer)
             return await self._converse(peer)
         except RpcError as error:
-            return of_error(error)
+            return of_error(error, signin.needed(self._methods))
         except TimeoutError:
             return failed(FailureClass.PROTOCOL, "no_answer", f"The agent did not answer within {HANDSHAKE:g} s.")
         except Broken as broken:
             return failed(FailureClass.PROTOCOL, broken.code, f"The agent left the protocol: {broken.message}")
         except Ended:
-            return of_exit(await self._exit_code())
+            return of_exit(await self._exit_code(), begun=bool(self._id))
 
     # --- the agent's side --------------------------------------------------------------------------------------------
 
@@ -130,16 +136,25 @@ class Session:
         params: dict[str, Any] = {"cwd": self.job.cwd, "mcpServers": []}
         if self.job.meta is not None:
             params["_meta"] = self.job.meta
+        self._methods = signin.offered(hello)
         try:
             return await peer.request("session/new", params, HANDSHAKE)
         except RpcError as error:
-            known = _auth_methods(hello)
-            if error.code != AUTH_REQUIRED or not known:
+            if error.code != AUTH_REQUIRED:
                 raise
-        # Methods that read a key from the environment are what can work here: nobody sits in front of a browser.
-        best = next((method for method in known if "key" in method or "env" in method), known[0])
-        await peer.request("authenticate", {"methodId": best}, HANDSHAKE)
+            await self._sign_in(peer, error)
         return await peer.request("session/new", params, HANDSHAKE)
+
+    async def _sign_in(self, peer: Peer, refusal: RpcError) -> None:
+        """Go through the methods that need nobody until the agent accepts one; raises the last refusal."""
+        for method in signin.usable(self._methods, self.job.env):
+            try:
+                await peer.request("authenticate", {"methodId": method.id}, HANDSHAKE)
+            except RpcError as error:
+                refusal = RpcError(AUTH_REQUIRED, error.message, error.data)
+            else:
+                return
+        raise refusal
 
     async def _converse(self, peer: Peer) -> Report:
         """Prompt until there is nothing more to say and the result fits."""
@@ -159,6 +174,7 @@ class Session:
     async def _turn(self, peer: Peer, prompt: str) -> str:
         await self.up.event(EventKind.SESSION_PROMPT, {"text": cut(prompt, 64 * 1024)})
         self.transcript.turn()
+        self.usage.turn()
         block = {"type": "text", "text": prompt}
         answer = await peer.request("session/prompt", {"sessionId": self._id, "prompt": [block]})
         answer = answer if isinstance(answer, dict) else {}
@@ -200,28 +216,37 @@ class Session:
         update = params.get("update")
         if method != "session/update" or not isinstance(update, dict):
             return
-        if update.get("sessionUpdate") == "usage_update":
-            if self.usage.updated(update):
-                await self.up.usage(self.usage.totals)
-            return
+        if self.usage.updated(update):
+            await self.up.usage(self.usage.totals)
         for kind, data in self.transcript.take(update):
             await self.up.event(kind, data)
 
     async def _requested(self, method: str, params: dict[str, Any]) -> Any:
         if method == "session/request_permission":
-            question = questions.permission(params)
-            answer = questions.by_policy(question, self.job.permissions) or await self.up.ask(question)
-            return questions.permission_outcome(question, answer)
+            return await self._permit(params)
         if method == "elicitation/create":
             form = questions.elicitation(params)
             return questions.elicitation_outcome(form, await self.up.ask(form)) if form else {"action": "decline"}
         raise RpcError(METHOD_NOT_FOUND, f"this client does not offer {method[:100]}")
+
+    async def _permit(self, params: dict[str, Any]) -> dict[str, Any]:
+        announced = self.transcript.announce(params.get("toolCall"))
+        for kind, data in announced:
+            await self.up.event(kind, data)
+        question = questions.permission(params, self.job.cwd)
+        answer = questions.by_policy(question, self.job.permissions) or await self.up.ask(question)
+        outcome = questions.permission_outcome(question, answer)
+        if not questions.allows(question, outcome):
+            for kind, data in announced:  # an agent that did not tell of it will not tell that it was refused
+                await self.up.event(kind, {"id": data["id"], "status": "failed"})
+        return outcome
 
     async def _junk(self, line: bytes) -> None:
         await self.up.output("stdout", line + b"\n")
 
     async def _drain(self, stderr: asyncio.StreamReader) -> None:
         while data := await stderr.read(_CHUNK):
+            self._wrote = (self._wrote + data)[-LAST_WORDS:]
             await self.up.output("stderr", data)
 
     # --- from outside ------------------------------------------------------------------------------------------------
@@ -280,9 +305,3 @@ class Session:
         data = {"stop_reason": report.stop_reason, "exit_code": code if code is None or code >= 0 else None,
                 "signal": -code if code is not None and code < 0 else None}  # fmt: skip
         await self.up.event(EventKind.SESSION_ENDED, data)
-
-
-def _auth_methods(hello: dict[str, Any]) -> list[str]:
-    methods = hello.get("authMethods")
-    found = [method.get("id") for method in methods if isinstance(method, dict)] if isinstance(methods, list) else []
-    return [method for method in found if isinstance(method, str)]

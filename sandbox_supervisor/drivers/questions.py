@@ -1,5 +1,6 @@
 """Turn an agent's permission requests and elicitations into requests to a person, and the answers back."""
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,18 +39,39 @@ class Question:
 # --- permissions -----------------------------------------------------------------------------------------------------
 
 
-def permission(params: dict[str, Any]) -> Question:
-    """Read ``session/request_permission``; the tool call need not have been announced."""
+def permission(params: dict[str, Any], root: str = "") -> Question:
+    """Read ``session/request_permission``; the tool call need not have been announced. What is decided on is shown as
+    the agent sent it; only title and places are told as seen from ``root``."""
     call = params.get("toolCall")
-    patch = tool(call) if isinstance(call, dict) else {}
-    texts = [part.get("text") or f"{part.get('path')}\n{part.get('new')}" for part in patch.get("content", [])]
-    if isinstance(call, dict) and isinstance(call.get("rawInput"), dict):
-        texts.append(codec.canonical(call["rawInput"]).decode())
+    patch = tool(call, root) if isinstance(call, dict) else {}
+    parts = patch.get("content", [])
+    texts = [_changes(part) if part["type"] == "diff" else part["text"] for part in parts]
+    shown = any(part["type"] == "diff" for part in parts)  # the input of an edit is the same once more
+    if isinstance(call, dict) and isinstance(call.get("rawInput"), dict) and not shown:
+        texts.append(_read_aloud(call["rawInput"]))
     offered = params.get("options")
     options = [option for option in map(_option, offered[:OPTIONS] if isinstance(offered, list) else []) if option]
     title = patch.get("title") or patch.get("kind") or "The agent asks for permission"
     body = cut("\n\n".join(texts), BODY)
     return Question(kind=RequestKind.PERMISSION, title=title, body=body, options=tuple(options))
+
+
+def _changes(edit: dict[str, Any]) -> str:
+    """Give an edit as the lines that go and those that come."""
+    old, new = (edit[name].splitlines() for name in ("old", "new"))
+    lines = difflib.unified_diff(old, new, lineterm="", n=max(len(old), len(new)))
+    return "\n".join([edit["path"], *list(lines)[3:]])
+
+
+def _read_aloud(values: dict[str, Any]) -> str:
+    """Give an input field by field, texts as they are: JSON would hide a command's or a file's lines."""
+    return "\n".join(f"{name}: {_value(value)}" for name, value in values.items())
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, str):
+        return codec.canonical(value).decode()
+    return f"\n{value}" if "\n" in value else value
 
 
 def _option(option: Any) -> dict[str, str] | None:
@@ -88,6 +110,12 @@ def permission_outcome(question: Question, answer: dict[str, Any]) -> dict[str, 
     if chosen in [option["id"] for option in question.options]:
         return {"outcome": {"outcome": "selected", "optionId": chosen}}
     return CANCELLED
+
+
+def allows(question: Question, outcome: dict[str, Any]) -> bool:
+    """Say whether ACP's outcome lets the tool call go on."""
+    chosen = outcome["outcome"].get("optionId")
+    return any(option["id"] == chosen and not option["kind"].startswith("reject") for option in question.options)
 
 
 # --- elicitations ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """How a session ended, in the words of ``EXIT``."""
 
+import json
 import re
 from dataclasses import asdict, dataclass, field
 from signal import Signals
@@ -8,6 +9,10 @@ from typing import Any
 from sandbox_supervisor.drivers.jsonrpc import RpcError
 from sandbox_supervisor.protocol.states import FailureClass
 
+AUTH_REQUIRED = -32000  # https://agentclientprotocol.com/protocol/schema: "Authentication required"
+WORDS = 600  # characters of an agent's last words in a message
+_UNEXPLAINED = frozenset({"crash", "no_answer", "version", "no_session", "bad_json"})
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _RATE_LIMITED = re.compile(r"rate.?limit|too many requests|\b429\b|overloaded|quota", re.IGNORECASE)
 _RETRY_AFTER = re.compile(r"(?:retry|try again)[^0-9]{0,40}(\d{1,5})\s*(?:s\b|sec)", re.IGNORECASE)
 _STOPS = {
@@ -33,6 +38,13 @@ class Report:
     retry_after: float | None = None
     quiet: bool = False
 
+    def quote(self, wrote: bytes) -> None:
+        """Add the last lines of the agent's standard error where the failure alone does not say why."""
+        lines = [line.strip() for line in _ESCAPES.sub("", wrote.decode("utf-8", "replace")).splitlines()]
+        words = " / ".join([line for line in lines if line][-3:])[-WORDS:]
+        if self.code in _UNEXPLAINED and words:
+            self.message = f"{self.message} It last wrote: {words}"
+
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -50,26 +62,50 @@ def of_stop(stop: str, *, cancelled: bool) -> Report:
     return failed(FailureClass.AGENT_ERROR, code, message, stop_reason=stop[:100])
 
 
-def of_error(error: RpcError) -> Report:
-    """Report an error that the agent answered a request with."""
-    text = f"{error.message} {error.data if isinstance(error.data, str | dict) else ''}"[:4000]
+def of_start(error: OSError | ValueError) -> Report:
+    """Report a program that could not be executed."""
+    message = f"The agent could not be started: {error}."
+    if isinstance(error, FileNotFoundError | PermissionError):
+        message += " A sandbox sees neither your home nor /tmp: install agents elsewhere, in /opt for instance."
+    return failed(FailureClass.INFRA, "spawn_failed", message)
+
+
+def of_error(error: RpcError, sign_in: str = "") -> Report:
+    """Report an error that the agent answered a request with. ``sign_in`` says what to do when it wants a login."""
+    text = f"{error.message.strip()} {_explanation(error.data)}".strip()[:4000]
     if error.code == 429 or _RATE_LIMITED.search(text):
         after = _RETRY_AFTER.search(text)
         message = f"The model's provider limits requests: {text[:1000]}"
         retry_after = float(after[1]) if after else None
         return failed(FailureClass.RATE_LIMITED, "rate_limited", message, retry_after=retry_after)
+    facts = {"error_code": error.code}
+    if error.code in {AUTH_REQUIRED, 401}:
+        message = f"The agent wants to be signed in: {text[:1000].rstrip('.')}.{sign_in}"
+        return failed(FailureClass.AGENT_ERROR, "sign_in_needed", message, facts=facts)
     message = f"The agent answered with error {error.code}: {text[:1000]}"
-    return failed(FailureClass.AGENT_ERROR, "agent_error", message, facts={"error_code": error.code})
+    return failed(FailureClass.AGENT_ERROR, "agent_error", message, facts=facts)
 
 
-def of_exit(code: int | None) -> Report:
+def _explanation(data: Any) -> str:
+    """Give the words in the data of an error: where agents put what "Internal error" does not say."""
+    if isinstance(data, str):
+        return data
+    if not isinstance(data, dict):
+        return ""
+    for name in ("details", "message", "error", "reason"):
+        if isinstance(data.get(name), str) and data[name]:
+            return f"({data[name]})"
+    return json.dumps(data, ensure_ascii=False, default=str) if data else ""
+
+
+def of_exit(code: int | None, *, begun: bool = True) -> Report:
     """Report an agent whose stream ended before its turn did. ``code`` is negative for a signal."""
+    when = "in the middle of its turn" if begun else "before it had opened a session"
     if code == -Signals.SIGKILL:
         message = "The agent was killed from outside, most likely because memory ran out."
         return failed(FailureClass.INFRA, "killed", message, signal=-code)
     if code is None:
-        return failed(FailureClass.AGENT_ERROR, "crash", "The agent closed its output in the middle of a turn.")
+        return failed(FailureClass.AGENT_ERROR, "crash", f"The agent closed its output {when}.")
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    message = f"The agent ended in the middle of its turn, with {how}."
     exited = {"exit_code": code} if code >= 0 else {"signal": -code}
-    return failed(FailureClass.AGENT_ERROR, "crash", message, **exited)
+    return failed(FailureClass.AGENT_ERROR, "crash", f"The agent ended {when}, with {how}.", **exited)

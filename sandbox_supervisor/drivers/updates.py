@@ -5,7 +5,7 @@ stored.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox_supervisor.protocol import codec
@@ -18,11 +18,13 @@ EDIT_CONTEXT = 3  # lines
 TITLE = 500
 ITEMS = 20
 PLAN_ENTRIES = 100
+CALLS = 200  # tool calls that are remembered: one is asked about soon after it was told
 EVENT_LIMIT = 128 * 1024  # bytes of one event as JSON
 # Tuples, because an agent may send what cannot be hashed where a word belongs.
 _TOOL_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 _TOOL_STATUS = ("pending", "in_progress", "completed", "failed")
 _PLAN_STATUS = ("pending", "in_progress", "completed")
+_OUTPUTS = ("formatted_output", "aggregated_output", "output", "stdout")  # in a call's raw output, the best first
 _PRIORITIES = ("high", "medium", "low")
 
 Told = tuple[EventKind, dict[str, Any]]
@@ -59,13 +61,18 @@ def _shortened(value: Any, room: int) -> Any:
 
 @dataclass(slots=True)
 class Transcript:
-    """What one session has said so far. ``final`` is the last message, from its beginning as far as it is kept."""
+    """What one session has said so far. ``final`` is the last message, from its beginning as far as it is kept.
 
+    Paths below ``root``, the session's working directory, are told as seen from there.
+    """
+
+    root: str = ""
     said: bool = False
     worked: bool = False  # a tool was called
     final: str = ""
     _count: int = 0
     _open: tuple[str, str] | None = None  # (role, id) of the message that is being written
+    _calls: dict[str, bool] = field(default_factory=dict)  # tool calls told of, and whether an edit was shown
 
     def turn(self) -> None:
         """Begin a new turn: the next message is a new one."""
@@ -78,12 +85,32 @@ class Transcript:
             case "agent_message_chunk" | "user_message_chunk" | "agent_thought_chunk":
                 return list(self._chunk(kind, update))
             case "tool_call" | "tool_call_update":
-                self._open, self.worked = None, True
-                return [(EventKind.SESSION_TOOL, tool(update))]
+                return [(EventKind.SESSION_TOOL, self._tool(update))]
             case "plan":
                 self._open = None
                 return [(EventKind.SESSION_PLAN, {"entries": _plan(update.get("entries"))})]
         return []
+
+    def announce(self, call: Any) -> list[Told]:
+        """Give the event of a tool call that only its permission request tells of: some agents send what it is nowhere
+        else, and what became of it under the same id. None for one that is known. Words of the request's are no
+        content of the call."""
+        if not isinstance(call, dict) or cut(call.get("toolCallId"), 200) in {"", *self._calls}:
+            return []
+        patch = {"status": "pending"} | self._tool(call)
+        patch["content"] = [part for part in patch.get("content", []) if _edits(part)]
+        return [(EventKind.SESSION_TOOL, patch)]
+
+    def _tool(self, update: dict[str, Any]) -> dict[str, Any]:
+        self._open, self.worked = None, True
+        patch = tool(update, self.root)
+        edit = self._calls.pop(patch["id"], False) or any(map(_edits, patch.get("content", [])))
+        self._calls[patch["id"]] = edit
+        if len(self._calls) > CALLS:
+            del self._calls[next(iter(self._calls))]
+        if "content" not in patch and not edit and (output := _raw_output(update.get("rawOutput"))) is not None:
+            patch["content"] = [{"type": "text", "text": cut(output, TOOL_TEXT)}] if output else []
+        return patch
 
     def _chunk(self, kind: str, update: dict[str, Any]) -> Iterator[Told]:
         text = content_text(update.get("content"))
@@ -128,33 +155,48 @@ def content_text(content: Any) -> str:
     return ""
 
 
-def tool(update: dict[str, Any]) -> dict[str, Any]:
-    """Give the patch of a tool call: only what the agent has sent, bounded."""
+def tool(update: dict[str, Any], root: str = "") -> dict[str, Any]:
+    """Give the patch of a tool call: only what the agent has sent, bounded, paths as seen from ``root``."""
     patch: dict[str, Any] = {"id": cut(update.get("toolCallId"), 200)}
     if isinstance(update.get("title"), str):
-        patch["title"] = cut(update["title"], TITLE)
+        patch["title"] = cut(_seen_from(root, update["title"]), TITLE)
     if isinstance(update.get("kind"), str):
         patch["kind"] = update["kind"] if update["kind"] in _TOOL_KINDS else "other"
     if update.get("status") in _TOOL_STATUS:
         patch["status"] = update["status"]
     if isinstance(update.get("content"), list):
-        patch["content"] = [item for item in map(_tool_content, update["content"][:ITEMS]) if item]
+        patch["content"] = [item for each in update["content"][:ITEMS] if (item := _tool_content(each, root))]
     if isinstance(update.get("locations"), list):
-        patch["locations"] = [item for item in map(_location, update["locations"][:ITEMS]) if item]
+        patch["locations"] = [item for each in update["locations"][:ITEMS] if (item := _location(each, root))]
     return patch
 
 
-def _tool_content(item: Any) -> dict[str, Any] | None:
+def _tool_content(item: Any, root: str) -> dict[str, Any] | None:
     if not isinstance(item, dict):
         return None
     match item.get("type"):
         case "content":
             return {"type": "text", "text": cut(content_text(item.get("content")), TOOL_TEXT)}
         case "diff":
-            return {"type": "diff", "path": cut(item.get("path"), TITLE)} | _edit(
-                item.get("oldText"), item.get("newText")
-            )
+            path = cut(_seen_from(root, item.get("path")), TITLE)
+            return {"type": "diff", "path": path} | _edit(item.get("oldText"), item.get("newText"))
     return None
+
+
+def _edits(part: dict[str, Any]) -> bool:
+    return bool(part["type"] == "diff")
+
+
+def _raw_output(raw: Any) -> str | None:
+    """Give the text in ``rawOutput``, the only place where some agents put what a command printed; None without one."""
+    if isinstance(raw, str):
+        return raw
+    fields = raw if isinstance(raw, dict) else {}
+    texts: list[str] = [fields[name] for name in _OUTPUTS if isinstance(fields.get(name), str)]
+    if not texts:
+        return None
+    code = fields.get("exit_code")
+    return texts[0] + (f"\n[exit code {code}]" if type(code) is int and code else "")
 
 
 def _edit(before: Any, after: Any) -> dict[str, Any]:
@@ -171,11 +213,16 @@ def _edit(before: Any, after: Any) -> dict[str, Any]:
     return {name: cut(text, TOOL_TEXT) for name, text in shown.items()} | {"line": first + 1}
 
 
-def _location(item: Any) -> dict[str, Any] | None:
+def _location(item: Any, root: str) -> dict[str, Any] | None:
     if not isinstance(item, dict) or not isinstance(item.get("path"), str):
         return None
     line = item.get("line")
-    return {"path": cut(item["path"], TITLE)} | ({"line": line} if type(line) is int and 0 <= line < 2**31 else {})
+    path = cut(_seen_from(root, item["path"]), TITLE)
+    return {"path": path} | ({"line": line} if type(line) is int and 0 <= line < 2**31 else {})
+
+
+def _seen_from(root: str, text: Any) -> Any:
+    return text.replace(f"{root}/", "") if root and isinstance(text, str) else text
 
 
 def _plan(entries: Any) -> list[dict[str, str]]:

@@ -13,35 +13,51 @@ _LARGEST = 1e15
 
 
 class Usage:
-    """Totals of a session. Agents differ: some report totals with each answer, some each turn, some as updates."""
+    """Totals of a session. Agents differ: some report a turn with its answer, some each request of the model, in the
+    ``_meta`` of a message; some tell how full the context is."""
 
     def __init__(self) -> None:
         self.totals: dict[str, float] = {}
+        self._before: dict[str, float] = {}
+
+    def turn(self) -> None:
+        """Begin a turn: what it reports comes on top of what there is."""
+        self._before = dict(self.totals)
 
     def answered(self, result: dict[str, Any]) -> bool:
-        """Take a prompt's answer: totals in ``usage``, or one turn's in ``_meta.quota``. True if anything changed."""
+        """Take a prompt's answer: the turn's ``usage``, or its ``_meta.quota``. True if anything changed."""
         before = dict(self.totals)
-        if isinstance(usage := result.get("usage"), dict):
-            for theirs, ours in _FIELDS.items():
-                self._raise(ours, usage.get(theirs))
-        else:
-            for ours, value in _quota(result).items():
-                self._raise(ours, self.totals.get(ours, 0) + value)
+        usage = result.get("usage")
+        turn = _tokens(usage) if isinstance(usage, dict) else _quota(result)
+        for name, value in turn.items():
+            self._raise(name, self._before.get(name, 0) + value)
         return self.totals != before
 
     def updated(self, update: dict[str, Any]) -> bool:
-        """Take a ``usage_update``: how full the context is, and the cost so far. True if anything changed."""
+        """Take what a ``session/update`` says about usage. True if anything changed."""
         before = dict(self.totals)
+        if update.get("sessionUpdate") == "usage_update":
+            self._context(update)
+        elif isinstance(meta := update.get("_meta"), dict) and isinstance(request := meta.get("usage"), dict):
+            for name, value in _tokens(request).items():
+                self._raise(name, self.totals.get(name, 0) + value)
+        return self.totals != before
+
+    def _context(self, update: dict[str, Any]) -> None:
         for theirs, ours in (("used", "context_used"), ("size", "context_size")):
             if (number := _number(update.get(theirs))) is not None:
                 self.totals[ours] = number
         if isinstance(cost := update.get("cost"), dict):
             self._raise("cost", cost.get("amount"))
-        return self.totals != before
 
     def _raise(self, name: str, value: Any) -> None:
         if (number := _number(value)) is not None:
             self.totals[name] = max(self.totals.get(name, 0), number)
+
+
+def _tokens(usage: dict[str, Any]) -> dict[str, float]:
+    found = {ours: _number(usage.get(theirs)) for theirs, ours in _FIELDS.items()}
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def _quota(result: dict[str, Any]) -> dict[str, float]:

@@ -58,6 +58,45 @@ def prompt(message):
     assert ran.told("session.message")[-1]["text"] == "y"
 
 
+@pytest.mark.parametrize(
+    ("policy", "chosen", "states"),
+    [("allow", "once", ["pending", "completed"]), ("deny", "no", ["pending", "failed"])],
+)
+async def test_a_call_that_only_its_permission_request_tells_of_is_shown_as_one(
+    at: Stage, policy: str, chosen: str, states: list[str]
+):
+    """As Qwen Code 0.15 does: what the call is stands in the request alone, and nothing follows a refusal."""
+    body = """
+def prompt(message):
+    call = {"toolCallId": "c1", "title": "Writing to " + os.getcwd() + "/new.txt", "kind": "edit",
+            "content": [{"type": "diff", "path": os.getcwd() + "/new.txt", "oldText": "", "newText": "x"}]}
+    answer = ask(50, "session/request_permission", toolCall=call, options=[
+        {"optionId": "once", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "no", "name": "Reject", "kind": "reject_once"}])
+    chosen = answer["result"]["outcome"]["optionId"]
+    if chosen == "once": update(sessionUpdate="tool_call_update", toolCallId="c1", status="completed")
+    text(chosen); done(message)
+"""
+    ran = await lead(at, body, permissions=policy)
+    first, last = ran.told("session.tool")
+    assert (first["title"], first["kind"], first["content"][0]["path"]) == ("Writing to new.txt", "edit", "new.txt")
+    assert [first["status"], last["status"]] == states
+    assert last.keys() == {"id", "status"}
+    assert ran.told("session.message")[-1]["text"] == chosen
+
+
+async def test_a_call_that_was_announced_is_not_told_again_by_its_permission_request(at: Stage):
+    body = """
+def prompt(message):
+    update(sessionUpdate="tool_call", toolCallId="c1", title="Run tests", kind="execute", status="in_progress")
+    ask(50, "session/request_permission", toolCall={"toolCallId": "c1", "title": "pytest", "status": "pending"},
+        options=[{"optionId": "no", "name": "Reject", "kind": "reject_once"}])
+    text("x"); done(message)
+"""
+    ran = await lead(at, body, permissions="deny")
+    assert [event["status"] for event in ran.told("session.tool")] == ["in_progress"]
+
+
 async def test_messages_before_the_first_prompt_and_banners_before_the_first_answer(at: Stage):
     body = """
 print("installing…", flush=True)
@@ -93,19 +132,53 @@ def prompt(message):
     assert running(mark) == []
 
 
-async def test_an_agent_that_insists_on_authentication_gets_the_method_that_needs_nobody(at: Stage):
-    body = """
+@pytest.mark.parametrize(
+    ("methods", "env", "tried"),
+    [
+        pytest.param('[{"id": "browser"}, {"id": "api-key"}]', {}, "['api-key']", id="named-after-a-key"),
+        pytest.param(
+            '[{"id": "one-api-key", "type": "env_var", "vars": [{"name": "ONE"}]},'
+            ' {"id": "other", "type": "env_var", "vars": [{"name": "OTHER"}, {"name": "MORE", "optional": True}]}]',
+            {"OTHER": "x"}, "['other']", id="whose-variables-are-set",
+        ),
+        pytest.param('[{"id": "bad-key"}, {"id": "good-key"}]', {}, "['bad-key', 'good-key']", id="the-next-one"),
+    ],
+)  # fmt: skip
+async def test_an_agent_that_insists_on_authentication_gets_the_method_that_needs_nobody(
+    at: Stage, methods: str, env: dict[str, str], tried: str
+):
+    body = f"""
 tried = []
-def initialize(message):
-    send(id=message["id"], result={"protocolVersion": 1, "authMethods": [{"id": "browser"}, {"id": "api-key"}]})
+def initialize(message): send(id=message["id"], result={{"protocolVersion": 1, "authMethods": {methods}}})
 def new(message):
-    if tried: send(id=message["id"], result={"sessionId": "s"})
-    else: send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
-def authenticate(message): tried.append(message["params"]["methodId"]); send(id=message["id"], result={})
+    if tried: send(id=message["id"], result={{"sessionId": "s"}})
+    else: send(id=message["id"], error={{"code": -32000, "message": "Authentication required"}})
+def authenticate(message):
+    tried.append(message["params"]["methodId"])
+    if tried[-1] == "bad-key": send(id=message["id"], error={{"code": -32603, "message": "BAD_KEY is not set"}})
+    else: send(id=message["id"], result={{}})
 def prompt(message): text(str(tried)); done(message)
 """
+    ran = await lead(at, body, env=env)
+    assert ran.told("session.message")[-1]["text"] == tried
+
+
+async def test_an_agent_that_only_a_person_could_sign_in_fails_and_says_what_it_offers(at: Stage):
+    body = """
+def initialize(message):
+    methods = [{"id": "login", "name": "Log in", "description": "Opens a browser"},
+               {"id": "tui-key", "name": "Terminal", "type": "terminal"},
+               {"id": "env-key", "name": "Use TEST_KEY", "type": "env_var", "vars": [{"name": "TEST_KEY"}]}]
+    send(id=message["id"], result={"protocolVersion": 1, "authMethods": methods})
+def new(message): send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
+def authenticate(message): os._exit(9)
+"""
     ran = await lead(at, body)
-    assert ran.told("session.message")[-1]["text"] == "['api-key']"
+    assert verdict(ran) == ("failed", "agent_error", "sign_in_needed")
+    offer = (
+        "wants to be signed in: Authentication required. It offers: Log in: Opens a browser; Terminal; Use TEST_KEY."
+    )
+    assert offer in ran.exit["message"]
 
 
 async def test_requests_for_files_and_terminals_are_refused_and_the_session_goes_on(at: Stage):
@@ -278,7 +351,9 @@ BAD_ENDS = {
     "initialize: send(id=message['id'], result='hi')": ("protocol", "version"),
     "initialize: os._exit(5)": ("agent_error", "crash"),
     "new: send(id=message['id'], result={})": ("protocol", "no_session"),
-    "new: send(id=message['id'], error={'code': -32000, 'message': 'auth'})": ("agent_error", "agent_error"),
+    "new: send(id=message['id'], error={'code': -32000, 'message': 'auth'})": ("agent_error", "sign_in_needed"),
+    "prompt: send(id=message['id'], error={'code': -32000, 'message': 'auth'})": ("agent_error", "sign_in_needed"),
+    "prompt: send(id=message['id'], error={'code': 401, 'message': 'bad key'})": ("agent_error", "sign_in_needed"),
 }
 
 
@@ -295,7 +370,21 @@ async def test_silence_is_no_failure_when_the_tree_was_changed(at: Stage):
 
 async def test_an_agent_that_cannot_be_started_is_an_infra_failure(at: Stage):
     await at.begin(Spawn(kind=SpawnKind.DRIVER, argv=("/no/such/agent",), prompt="x"))
-    assert verdict(await at.rest()) == ("failed", "infra", "spawn_failed")
+    ran = await at.rest()
+    assert verdict(ran) == ("failed", "infra", "spawn_failed")
+    assert "sees neither your home nor /tmp" in ran.exit["message"]
+
+
+async def test_an_agent_whose_interpreter_is_missing_fails_with_its_last_words(at: Stage):
+    """As a script of npm does where node lies in a home: the kernel starts env, and env does not find it."""
+    program = at.state / "agent"
+    program.write_text("#!/usr/bin/env no-such-node\n")
+    program.chmod(0o755)
+    await at.begin(Spawn(kind=SpawnKind.DRIVER, argv=(str(program),), prompt="x"))
+    ran = await at.rest()
+    assert verdict(ran) == ("failed", "agent_error", "crash")
+    assert "before it had opened a session, with exit code 127. It last wrote: " in ran.exit["message"]
+    assert "no-such-node" in ran.exit["message"]
 
 
 async def test_an_agent_that_never_answers_the_handshake_is_given_up(at: Stage, monkeypatch: pytest.MonkeyPatch):

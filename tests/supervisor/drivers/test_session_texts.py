@@ -94,6 +94,61 @@ def test_an_edit_of_no_text_at_all_is_an_empty_one():
     assert edit(None, 3) == (1, "", "")
 
 
+def test_places_are_told_as_seen_from_the_working_directory():
+    diff = {"type": "diff", "path": "/w/tree/a.py", "oldText": "", "newText": "x"}
+    call = {
+        "toolCallId": "1",
+        "title": "Write /w/tree/a.py",
+        "content": [diff],
+        "locations": [{"path": "/w/tree/a.py"}],
+    }
+    patch = updates.tool(call, "/w/tree")
+    assert (patch["title"], patch["content"][0]["path"]) == ("Write a.py", "a.py")
+    assert patch["locations"] == [{"path": "a.py"}]
+    assert updates.tool({"toolCallId": "1", "title": "cat /w/treetop/x"}, "/w/tree")["title"] == "cat /w/treetop/x"
+
+
+def called(told: Transcript, **update) -> list[dict[str, Any]]:
+    ((_, data),) = told.take({"sessionUpdate": "tool_call_update", "toolCallId": "c", **update})
+    return data.get("content")
+
+
+@pytest.mark.parametrize(
+    ("raw", "content"),
+    [
+        ({"stdout": "a", "aggregated_output": "ab", "exit_code": 0}, [{"type": "text", "text": "ab"}]),
+        ({"aggregated_output": "no", "exit_code": 3}, [{"type": "text", "text": "no\n[exit code 3]"}]),
+        ("File created", [{"type": "text", "text": "File created"}]),
+        ({"stdout": ""}, []), ({"exit_code": 0}, None), (None, None), (["x"], None),
+    ],
+)  # fmt: skip
+def test_what_a_command_printed_is_found_where_it_is_told_in_the_raw_output_alone(raw: Any, content: Any):
+    """As codex-acp 0.16 does for every command."""
+    assert called(Transcript(), status="completed", rawOutput=raw) == content
+
+
+def test_raw_output_takes_the_place_neither_of_content_nor_of_an_edit_that_is_shown():
+    text = {"type": "content", "content": {"type": "text", "text": "seen"}}
+    assert called(Transcript(), content=[text], rawOutput="raw") == [{"type": "text", "text": "seen"}]
+    told = Transcript()
+    called(told, content=[{"type": "diff", "path": "a", "oldText": "", "newText": "x"}])
+    assert called(told, status="completed", rawOutput="File created") is None
+
+
+def test_a_permission_requests_own_words_are_no_content_of_its_call():
+    words = {"type": "content", "content": {"type": "text", "text": "Available decisions: approved, abort"}}
+    ((_, data),) = Transcript().announce({"toolCallId": "c", "title": "ls", "content": [words]})
+    assert (data["title"], data["status"], data["content"]) == ("ls", "pending", [])
+
+
+def test_only_so_many_calls_are_remembered():
+    told = Transcript()
+    for number in range(updates.CALLS + 1):
+        told.take({"sessionUpdate": "tool_call", "toolCallId": str(number)})
+    assert told.announce({"toolCallId": "0"})
+    assert told.announce({"toolCallId": "200"}) == []
+
+
 def test_plans_are_bounded_and_their_words_checked():
     told = Transcript()
     entries = [{"content": "c", "status": "done!", "priority": 9}, "x", {"content": 3, "status": "completed"}] + [
@@ -154,6 +209,20 @@ def test_a_permission_for_a_tool_call_never_announced_is_shown_with_its_input():
     assert (asked["kind"], asked["title"], asked["request_id"]) == ("permission", "Run rm", "r1")
     assert "rm -rf /" in asked["body"]
     assert [option["id"] for option in asked["options"]] == ["once", "always", "no"]
+
+
+def test_a_permission_shows_what_is_decided_on_as_a_person_reads_it():
+    call = {
+        "toolCallId": "c",
+        "title": "Run /w/tree/x.sh",
+        "rawInput": {"command": "set -e\nrm x", "limit": 3, "cwd": "/w/tree"},
+    }
+    asked = questions.permission({"toolCall": call, "options": OPTIONS}, "/w/tree")
+    assert (asked.title, asked.body) == ("Run x.sh", "command: \nset -e\nrm x\nlimit: 3\ncwd: /w/tree")
+    edit = {"type": "diff", "path": "/w/tree/a.py", "oldText": "a\nb\nc\n", "newText": "a\nB\nc\n"}
+    call = {"toolCallId": "c", "content": [edit], "rawInput": {"content": "a\nB\nc\n"}}
+    body = questions.permission({"toolCall": call, "options": OPTIONS}, "/w/tree").body
+    assert body == "a.py\n a\n-b\n+B\n c"
 
 
 def test_the_fingerprint_covers_what_is_decided_on():
@@ -283,13 +352,38 @@ def test_references_never_leave_the_schema(schema: dict[str, Any]):
 def test_usage_is_taken_from_wherever_an_agent_says_it():
     usage = Usage()
     assert usage.answered({"usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}})
-    assert usage.updated({"used": 100, "size": 1000, "cost": {"amount": 0.25, "currency": "USD"}})
+    assert usage.updated(
+        {"sessionUpdate": "usage_update", "used": 100, "size": 1000, "cost": {"amount": 0.25, "currency": "USD"}}
+    )
     tokens = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     assert usage.totals == tokens | {"context_used": 100, "context_size": 1000, "cost": 0.25}
-    turns = Usage()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({"_meta": {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 1}}}}, id="quota"),
+        pytest.param({"usage": {"inputTokens": 3, "outputTokens": 1}}, id="usage"),
+    ],
+)
+def test_what_an_answer_tells_is_of_its_turn(answer: dict[str, Any]):
+    """Seen: claude-agent-acp 0.49 tells 300 for a turn of three requests, and then 100 for one of one."""
+    usage = Usage()
     for _ in range(2):
-        turns.answered({"_meta": {"quota": {"token_count": {"input_tokens": 3, "output_tokens": 1}}}})
-    assert turns.totals == {"input_tokens": 6, "output_tokens": 2}
+        usage.turn()
+        usage.answered(answer)
+    assert usage.totals == {"input_tokens": 6, "output_tokens": 2}
+
+
+def test_usage_of_each_request_is_added_up_and_not_once_more_by_the_answer():
+    """Seen: Qwen Code 0.15 tells it with an empty message after each request of the model."""
+    usage = Usage()
+    told = chunk("") | {"_meta": {"usage": {"inputTokens": 100, "outputTokens": 20}, "durationMs": 5}}
+    usage.turn()
+    assert usage.updated(told)
+    assert usage.updated(told)
+    assert not usage.answered({"usage": {"inputTokens": 200, "outputTokens": 40}})
+    assert usage.totals == {"input_tokens": 200, "output_tokens": 40}
 
 
 @pytest.mark.parametrize(
@@ -328,6 +422,33 @@ def test_a_turn_that_did_not_end_well_is_the_agents_error(stop: str, code: str):
 def test_an_error_is_a_rate_limit_when_it_says_so(error: RpcError, failure_class: str, retry_after: float | None):
     report = reports.of_error(error)
     assert (report.failure_class, report.retry_after) == (failure_class, retry_after)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"message": "status 401", "codex_error_info": "other"}, "Internal error (status 401)"),
+        ({"details": "Missing API key"}, "Internal error (Missing API key)"),
+        ({"errorKind": "authentication_failed"}, 'Internal error {"errorKind": "authentication_failed"}'),
+        ("KEY is not set", "Internal error KEY is not set"),
+        (None, "Internal error"), ({}, "Internal error"), ([1], "Internal error"),
+    ],
+)  # fmt: skip
+def test_an_error_is_told_with_the_words_that_its_data_holds(data: Any, told: str):
+    assert reports.of_error(RpcError(-32603, "Internal error", data)).message == (
+        f"The agent answered with error -32603: {told}"
+    )
+
+
+def test_last_words_are_quoted_where_the_failure_does_not_explain_itself():
+    report = reports.of_exit(1, begun=False)
+    report.quote(b"one\ntwo\n\n\x1b[31mthree\x1b[0m\n \xff four\n")
+    assert report.message == (
+        "The agent ended before it had opened a session, with exit code 1. It last wrote: two / three / \ufffd four"
+    )
+    report = reports.of_stop("refusal", cancelled=False)
+    report.quote(b"noise")
+    assert report.message == "The agent refused to go on."
 
 
 @pytest.mark.parametrize(
