@@ -114,9 +114,7 @@ def _flow_gaps(version: FlowVersion) -> Iterator[Gap]:
 def _pin(reference: Reference, known: Mapping[str, list[DriverVersion]]) -> DriverVersion | Gap:
     if reference.kind is not CapabilityKind.DRIVER:
         reason = f"The registry has no {reference.kind} {reference.name!r}."
-        return _gap(
-            reference, reason, f"Take the reference out of the flow, or wait until a {reference.kind} can be added."
-        )
+        return _gap(reference, reason, f"Take the reference out of the flow: no {reference.kind} can be added here.")
     name, _, wanted = reference.name.partition("@")
     versions = known.get(name, [])
     if not versions:
