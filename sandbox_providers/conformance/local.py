@@ -23,6 +23,14 @@ from sandbox_supervisor.protocol.identity import Process
 PATIENCE = 2.0  # seconds for an orderly stop; a product has more
 
 
+def _content(path: Path) -> bytes:
+    """Read a file; what is none, or is not there any more, is empty."""
+    try:
+        return path.read_bytes() if path.is_file() else b""
+    except FileNotFoundError:
+        return b""
+
+
 class LocalHarness(Harness):
     """Works in a folder of its own; ``image`` makes the image there and gives its digest."""
 
@@ -108,7 +116,7 @@ class LocalHarness(Harness):
 
     def clear_text(self, name: str, canary: str) -> list[str]:
         wanted, place = canary.encode(), self.layout.state
-        found = [str(path) for path in place.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+        found = [str(path) for path in place.rglob("*") if wanted in _content(path)]
         for process in self._running(name):
             for part in ("cmdline", "environ"):
                 with suppress(OSError):

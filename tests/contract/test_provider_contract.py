@@ -1,7 +1,6 @@
 """Every provider against every case of the contract; what one cannot offer is skipped with its reason."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,7 @@ from sandbox_providers.conformance.harness import Harness, NotOffered
 from sandbox_providers.conformance.local import LocalHarness
 from sandbox_providers.conformance.scripted import ScriptedHarness
 from sandbox_providers.contract import SandboxRef
+from sandbox_supervisor.protocol.identity import Process
 from tests.sandbox_folder import call, make_image
 
 
@@ -28,7 +28,7 @@ class LocalWithStandIns(LocalHarness):
 
     def compute(self, name: str) -> int:
         """Count the runner's fled daemon, too, which carries no mark."""
-        return super().compute(name) + sum(Path(f"/proc/{pid}").exists() for pid in self._daemons(name))
+        return super().compute(name) + sum(Process.of(int(pid)) is not None for pid in self._daemons(name))
 
     def _daemons(self, name: str) -> list[str]:
         try:

@@ -87,7 +87,7 @@ def test_a_late_answer_has_its_effect_at_once_and_comes_when_released(harness):
         assert spec.name in harness.world.boxes
         assert not answer.done()
         harness.world.release()
-        assert answer.result(10).name == spec.name
+        assert answer.result(60).name == spec.name
 
 
 def test_a_stale_read_that_has_never_heard_of_it_is_no_verdict(harness):

@@ -1,6 +1,7 @@
 """What a folder and a process are found to take."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -67,7 +68,10 @@ def test_memory_is_what_a_process_has_for_itself_and_one_that_is_gone_has_none()
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
+        process.send_signal(signal.SIGSTOP)  # or it might still take a page more between two looks
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         assert 40 * MIB <= memory_of([process.pid]) < 80 * MIB
         assert memory_of([process.pid, process.pid]) == 2 * memory_of([process.pid])
+        process.send_signal(signal.SIGCONT)
         process.communicate("\n")
     assert memory_of([process.pid]) == 0

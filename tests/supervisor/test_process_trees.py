@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_supervisor import processes
-from sandbox_supervisor.processes import become_subreaper, descendants, die_with_parent, kill_descendants
+from sandbox_supervisor.processes import become_subreaper, descendants, kill_descendants
 from sandbox_supervisor.protocol.identity import Process, boot_id, start_time
 from tests.sandbox_folder import until
 
@@ -158,8 +158,7 @@ def test_patience_ends_when_something_does_not():
 
 def test_a_child_dies_with_its_parent(tmp_path):
     script = f"""
-import os, subprocess, sys, time
-from sandbox_supervisor import processes
+import subprocess, sys, time
 from sandbox_supervisor.processes import die_with_parent
 child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], preexec_fn=die_with_parent)
 open({str(tmp_path / "pid")!r}, 'w').write(str(child.pid))
@@ -173,4 +172,3 @@ time.sleep(600)
         parent.kill()
     assert child is not None
     until(lambda: not child.alive(), what="the child's end")
-    assert die_with_parent is not None

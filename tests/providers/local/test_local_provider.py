@@ -258,7 +258,7 @@ def test_terminating_with_launcher_and_guard_killed_ends_what_is_marked(harness,
         record.guard.signal(signal.SIGKILL)
         record.launcher.signal(signal.SIGKILL)
         assert provider.terminate(ref, reason="test") is Termination.CONFIRMED
-        assert stray.wait(10) == -signal.SIGKILL
+        assert stray.wait(60) == -signal.SIGKILL
 
 
 def test_a_process_with_another_mark_is_left_alone(harness, provider):

@@ -97,7 +97,7 @@ async def test_work_goes_on_while_the_control_plane_is_away_and_beats_resume_whe
 async def test_it_waits_for_a_control_plane_that_was_never_there(plane, client, socket_path):
     supervisor = ScriptedSupervisor()
     async with beating(client, supervisor):
-        await eventually(lambda: len(supervisor.beats) >= 2)
+        await eventually(lambda: len(supervisor.beats) >= 3)
         async with plane.listening(socket_path):
             await eventually(lambda: supervisor.heard)
     assert plane.beats[0].beat > 2

@@ -141,12 +141,12 @@ async def test_a_flood_arrives_whole(at: Stage, stream: str):
     assert (len(ran.output("stderr")) if stream == "stderr" else told) == size
 
 
-async def test_a_cancel_ends_a_running_command(at: Stage):
+async def test_a_cancel_ends_a_running_command(patient: Stage):
     mark = token()
-    await at.begin(scripted({"run": f"sleep {mark}"}))
+    await patient.begin(scripted({"run": f"sleep {mark}"}))
     await until(lambda: running(f"sleep\0{mark}"))
-    await at.link.stop(ATTEMPT, kill=False)
-    ran = await at.rest()
+    await patient.link.stop(ATTEMPT, kill=False)
+    ran = await patient.rest()
     assert ran.exit["outcome"] == "cancelled"
     assert ran.told("session.ended")[0]["stop_reason"] == "cancelled"
 

@@ -42,7 +42,7 @@ def fresh():
 def readiness(sandbox) -> dict[str, Any]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(sandbox.record.host, sandbox.record.port, context=context, timeout=5)
+    connection = http.client.HTTPSConnection(sandbox.record.host, sandbox.record.port, context=context, timeout=20)
     token = sandbox.harness.secrets()["supervisor"]["dial_token"].reveal()
     try:
         connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {token}"})

@@ -102,7 +102,7 @@ async def test_a_death_on_the_way_leaves_all_or_nothing_and_no_rest(tmp_path, po
         [sys.executable, "-c", SCRIPT, str(folder)],
         env={**os.environ, "CAISSON_CRASH_AT": point},
         check=False,
-        timeout=30,
+        timeout=90,
         cwd=Path.cwd(),
     )
     assert done.returncode == 137

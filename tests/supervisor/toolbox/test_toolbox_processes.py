@@ -21,7 +21,7 @@ def test_a_program_that_writes_without_end_is_ended_in_time():
     found = done("yes", seconds=0.5)
     assert found.code is None
     assert len(found.tail) == TAIL
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
 
 
 def test_a_silent_program_is_ended_in_time():
