@@ -105,12 +105,15 @@ def test_it_answers_over_tls_to_the_bearer_only(launched):
 
 
 def test_it_starts_at_little_cost_and_stays_small(launched):
-    """The promise is 0.5 s on an idle machine; processor time is what a busy one can be held to, with some slack."""
+    """The promise is 0.5 s on an idle machine; any machine can be held to some processor time of an interpreter."""
+    bare = subprocess.Popen([sys.executable, "-c", "import asyncio, http.client, sqlite3, ssl"])
+    used = os.wait4(bare.pid, 0)[2]
+    bare.returncode = 0
     launched.until("/readyz", lambda said: said.get("ready"))
     process = Path(f"/proc/{launched.process.pid}")
     spent = sum(int(word) for word in process.joinpath("stat").read_text().rpartition(")")[2].split()[11:13])
     status = dict(line.split(":", 1) for line in process.joinpath("status").read_text().splitlines())
-    assert spent / os.sysconf("SC_CLK_TCK") < 1.0
+    assert spent / os.sysconf("SC_CLK_TCK") < 12 * (used.ru_utime + used.ru_stime)
     assert int(status["VmRSS"].split()[0]) < 64 * 1024
 
 
