@@ -26,7 +26,7 @@ from sandbox_supervisor.protocol import codec, folder, handover
 
 PYTHON_FLAGS = ("-P", "-s", "-B")
 START_LIMIT = 15.0  # seconds in which a launcher must have said who it is
-_PASSED_ON = ("PATH", "TZ")
+_PASSED_ON = ("PATH", *folder.PASSED_ON)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _PAUSE = 0.02
 

@@ -16,6 +16,8 @@ LOCK = "lock"
 LOG = "launcher.log"
 
 MARK = "CAISSON_SANDBOX"  # environment variable with the sandbox's uid in every process of it
+# What of the machine's environment reaches a sandbox and its attempts: its time zone, and whom it trusts.
+PASSED_ON = ("TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 FAILURE_LIMIT = 4096  # bytes
 
 EXIT_MATERIALISATION = 65

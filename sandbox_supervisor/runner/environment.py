@@ -5,13 +5,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from sandbox_supervisor.protocol.folder import MARK, PASSED_ON
 from sandbox_supervisor.protocol.git_rules import AUTHOR
 from sandbox_supervisor.runner.folders import Folder
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NONCE = "CAISSON_RUNNER_NONCE"
-# CAISSON_SANDBOX marks all processes of a sandbox, so that its provider finds them again.
-_PASSED = ("CAISSON_SANDBOX", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CACHE_DIR")
+_PASSED = (MARK, *PASSED_ON)
 _OURS = ("HOME", "TMPDIR", "CAISSON_ARTEFACTS", "CAISSON_RESULT", "CAISSON_ATTEMPT", "CAISSON_WORK")
 
 
