@@ -1,10 +1,13 @@
 """The epochs of a deployment: steps in two places, what a restore does to them, and a person's confirmation."""
 
 import errno
+import fcntl
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -77,6 +80,30 @@ class TestSteps:
 
     def test_the_file_is_private(self, begun):
         assert deployment.place().stat().st_mode & 0o077 == 0
+
+    def test_one_process_at_a_time_takes_a_step(self, begun):
+        with deployment._alone(fcntl.LOCK_EX):
+            deployment.advance()
+        assert numbers() == (3, 3)
+
+    def test_a_step_that_is_taken_while_somebody_looks_is_no_restore(self, begun, monkeypatch):
+        """Whichever of the two is read first, the step comes after it."""
+        taken: list[bool] = []
+
+        def then_a_step(read: Callable[[], Any]) -> Callable[[], Any]:
+            def reading() -> Any:
+                found = read()
+                if not taken:
+                    taken.append(True)
+                    deployment.advance()
+                return found
+
+            return reading
+
+        monkeypatch.setattr(deployment, "_kept", then_a_step(deployment._kept))
+        monkeypatch.setattr(deployment, "_in_database", then_a_step(deployment._in_database))
+        assert deployment.look().sound
+        assert numbers() == (4, 4)
 
 
 @pytest.mark.django_db(transaction=True)
