@@ -93,11 +93,31 @@ class Scanner:
 
 def _rows(path: Path) -> Iterator[tuple[str, bytes]]:
     """Read a copy, because a supervisor keeps its own log locked."""
-    with TemporaryDirectory() as aside:
-        for part in (path, path.with_name(f"{path.name}-wal")):
-            if part.exists():
-                shutil.copy(part, aside)
-        yield from _rows_of(Path(aside) / path.name)
+    for _ in range(100):
+        with TemporaryDirectory() as aside:
+            if _copy(path, Path(aside)):
+                yield from _rows_of(Path(aside) / path.name)
+                return
+    raise AssertionError(f"{path} is written to all the time")
+
+
+def _copy(database: Path, aside: Path) -> bool:
+    """Copy a database and its write-ahead log; False when one was written to meanwhile: they may not fit together."""
+    parts = (database, database.with_name(f"{database.name}-wal"))
+    before = [_state(part) for part in parts]
+    for part in parts:
+        with suppress(FileNotFoundError):
+            shutil.copy(part, aside)
+    return before == [_state(part) for part in parts]
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Say which file this is and when it was last written to."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _rows_of(path: Path) -> Iterator[tuple[str, bytes]]:

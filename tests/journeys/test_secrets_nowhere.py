@@ -75,7 +75,7 @@ def tokens_of(place: Product, task_id: str) -> dict[str, str]:
 
 def sign_in(browser: httpx.Client, link: str) -> None:
     """Use a link as people do: a form that comes from nowhere first, then the right way, then once more."""
-    assert httpx.post(link, trust_env=False).status_code == 403
+    assert httpx.post(link, timeout=40, trust_env=False).status_code == 403
     browser.get(link)
     form = {"csrfmiddlewaretoken": browser.cookies["caisson_csrf"]}
     assert browser.post(link, data=form).status_code == 302
@@ -86,7 +86,8 @@ def misuse(place: Product, token: str) -> None:
     """Show right keys at wrong doors."""
     headers = {"Authorization": f"Bearer {token}"}
     for method, path in (("GET", "/internal/v1/spec"), ("POST", "/api/v1/tasks"), ("GET", "/api/v1/nothing")):
-        assert httpx.request(method, place.url + path, headers=headers, trust_env=False).status_code >= 400
+        answered = httpx.request(method, place.url + path, headers=headers, timeout=40, trust_env=False)
+        assert answered.status_code >= 400
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def scanned(place: Product):
             place.wait_for_status(task["id"], "completed")
             until(lambda: stored(place), what="snapshot stored")
             look_at_all(place, scanner, browser, task["id"])
-        said, complained = follower.communicate(timeout=60)
+        said, complained = follower.communicate(timeout=180)
         scanner.look("what the command said", (said + complained).encode())
     finally:
         follower.kill()
