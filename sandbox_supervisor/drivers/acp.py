@@ -23,7 +23,7 @@ from sandbox_supervisor.protocol.states import FailureClass
 PROTOCOL_VERSION = 1
 HANDSHAKE = 120.0  # seconds for initialize and session/new: some agents fetch and compile first
 DRAIN = 0.5  # seconds for what an agent that has exited left in its standard error
-LAST_WORDS = 4096  # bytes kept of what an agent wrote to its standard error, its end
+LAST_WORDS = 4096  # bytes kept of what an agent wrote beside the protocol, the end
 _CHUNK = 64 * 1024
 _WRITE_LIMIT = 1024 * 1024
 
@@ -173,7 +173,7 @@ class Session:
 
     async def _turn(self, peer: Peer, prompt: str) -> str:
         await self.up.event(EventKind.SESSION_PROMPT, {"text": cut(prompt, 64 * 1024)})
-        self.transcript.turn()
+        self.transcript.turn(prompt)
         self.usage.turn()
         block = {"type": "text", "text": prompt}
         answer = await peer.request("session/prompt", {"sessionId": self._id, "prompt": [block]})
@@ -242,12 +242,16 @@ class Session:
         return outcome
 
     async def _junk(self, line: bytes) -> None:
+        self._note(line + b"\n")
         await self.up.output("stdout", line + b"\n")
 
     async def _drain(self, stderr: asyncio.StreamReader) -> None:
         while data := await stderr.read(_CHUNK):
-            self._wrote = (self._wrote + data)[-LAST_WORDS:]
+            self._note(data)
             await self.up.output("stderr", data)
+
+    def _note(self, data: bytes) -> None:
+        self._wrote = (self._wrote + data)[-LAST_WORDS:]
 
     # --- from outside ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from sandbox_supervisor.drivers.jsonrpc import RpcError
 from sandbox_supervisor.protocol.states import FailureClass
 
 AUTH_REQUIRED = -32000  # https://agentclientprotocol.com/protocol/schema: "Authentication required"
-WORDS = 600  # characters of an agent's last words in a message
+LAST_WORDS = 600  # characters of them in a message
+_WORDS = ("details", "message", "error", "reason")  # where an error's data may hold some
 _UNEXPLAINED = frozenset({"crash", "no_answer", "version", "no_session", "bad_json"})
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _RATE_LIMITED = re.compile(r"rate.?limit|too many requests|\b429\b|overloaded|quota", re.IGNORECASE)
@@ -39,9 +40,9 @@ class Report:
     quiet: bool = False
 
     def quote(self, wrote: bytes) -> None:
-        """Add the last lines of the agent's standard error where the failure alone does not say why."""
+        """Add the last lines that the agent wrote beside the protocol where the failure alone does not say why."""
         lines = [line.strip() for line in _ESCAPES.sub("", wrote.decode("utf-8", "replace")).splitlines()]
-        words = " / ".join([line for line in lines if line][-3:])[-WORDS:]
+        words = " / ".join([line for line in lines if line][-3:])[-LAST_WORDS:]
         if self.code in _UNEXPLAINED and words:
             self.message = f"{self.message} It last wrote: {words}"
 
@@ -72,30 +73,37 @@ def of_start(error: OSError | ValueError) -> Report:
 
 def of_error(error: RpcError, sign_in: str = "") -> Report:
     """Report an error that the agent answered a request with. ``sign_in`` says what to do when it wants a login."""
-    text = f"{error.message.strip()} {_explanation(error.data)}".strip()[:4000]
+    words = f"{error.message.strip()} {_words(error.data)}".strip()[:1000]
+    text = f"{words} {_rest(error.data)}".strip()[:1000]
     if error.code == 429 or _RATE_LIMITED.search(text):
         after = _RETRY_AFTER.search(text)
-        message = f"The model's provider limits requests: {text[:1000]}"
+        message = f"The model's provider limits requests: {text}"
         retry_after = float(after[1]) if after else None
         return failed(FailureClass.RATE_LIMITED, "rate_limited", message, retry_after=retry_after)
     facts = {"error_code": error.code}
     if error.code in {AUTH_REQUIRED, 401}:
-        message = f"The agent wants to be signed in: {text[:1000].rstrip('.')}.{sign_in}"
+        message = f"The agent wants to be signed in: {words.rstrip('.')}.{sign_in}"
         return failed(FailureClass.AGENT_ERROR, "sign_in_needed", message, facts=facts)
-    message = f"The agent answered with error {error.code}: {text[:1000]}"
-    return failed(FailureClass.AGENT_ERROR, "agent_error", message, facts=facts)
+    return failed(
+        FailureClass.AGENT_ERROR, "agent_error", f"The agent answered with error {error.code}: {text}", facts=facts
+    )
 
 
-def _explanation(data: Any) -> str:
-    """Give the words in the data of an error: where agents put what "Internal error" does not say."""
+def _words(data: Any) -> str:
+    """Give the words in an error's data: where agents put what "Internal error" does not say."""
     if isinstance(data, str):
         return data
-    if not isinstance(data, dict):
-        return ""
-    for name in ("details", "message", "error", "reason"):
-        if isinstance(data.get(name), str) and data[name]:
-            return f"({data[name]})"
-    return json.dumps(data, ensure_ascii=False, default=str) if data else ""
+    fields = data if isinstance(data, dict) else {}
+    return next((f"({fields[name]})" for name in _WORDS if isinstance(fields.get(name), str) and fields[name]), "")
+
+
+def _rest(data: Any) -> str:
+    """Give data without words as it is."""
+    return (
+        json.dumps(data, ensure_ascii=False, default=str)
+        if isinstance(data, dict) and data and not _words(data)
+        else ""
+    )
 
 
 def of_exit(code: int | None, *, begun: bool = True) -> Report:

@@ -58,7 +58,10 @@ def usable(methods: list[Method], env: Mapping[str, str]) -> list[Method]:
 
 
 def needed(methods: list[Method]) -> str:
-    """Say to a person what the agent offers and where it can be given."""
-    ways = "; ".join(method.name for method in methods)
+    """Say to a person what the agent offers and what can be done."""
+    ways = "; ".join(method.name.rstrip(".") for method in methods)
     offer = f" It offers: {ways}." if ways else ""
-    return f"{offer} Nobody can sign in inside a sandbox: the driver's environment must bring what it needs."
+    return (
+        f"{offer} Nobody can sign in inside a sandbox: the driver's environment must name a model's address that needs"
+        " no key or adds it, with a placeholder for the key."
+    )

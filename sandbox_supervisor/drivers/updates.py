@@ -70,13 +70,14 @@ class Transcript:
     said: bool = False
     worked: bool = False  # a tool was called
     final: str = ""
+    _prompt: str = ""
     _count: int = 0
     _open: tuple[str, str] | None = None  # (role, id) of the message that is being written
     _calls: dict[str, bool] = field(default_factory=dict)  # tool calls told of, and whether an edit was shown
 
-    def turn(self) -> None:
-        """Begin a new turn: the next message is a new one."""
-        self._open, self.final = None, ""
+    def turn(self, prompt: str = "") -> None:
+        """Begin a new turn: the next message is a new one. An agent that repeats the prompt is not heard."""
+        self._open, self.final, self._prompt = None, "", prompt.strip()
 
     def take(self, update: dict[str, Any]) -> list[Told]:
         """Give the events of one update; none for what the console does not show."""
@@ -114,7 +115,7 @@ class Transcript:
 
     def _chunk(self, kind: str, update: dict[str, Any]) -> Iterator[Told]:
         text = content_text(update.get("content"))
-        if not text:
+        if not text or (kind == "user_message_chunk" and text.strip() == self._prompt):
             return
         message = self._message(kind, update.get("messageId"))
         if kind == "agent_message_chunk":

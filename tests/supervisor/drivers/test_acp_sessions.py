@@ -375,6 +375,13 @@ async def test_an_agent_that_cannot_be_started_is_an_infra_failure(at: Stage):
     assert "sees neither your home nor /tmp" in ran.exit["message"]
 
 
+async def test_an_agent_that_only_prints_why_it_will_not_work_fails_with_that(at: Stage):
+    """As kimi-cli 1.52 does, which names its successor and ends well."""
+    ran = await lead(at, "print('This agent has moved.', flush=True); os._exit(0)")
+    assert verdict(ran) == ("failed", "agent_error", "crash")
+    assert ran.exit["message"].endswith("with exit code 0. It last wrote: This agent has moved.")
+
+
 async def test_an_agent_whose_interpreter_is_missing_fails_with_its_last_words(at: Stage):
     """As a script of npm does where node lies in a home: the kernel starts env, and env does not find it."""
     program = at.state / "agent"

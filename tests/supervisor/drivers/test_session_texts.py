@@ -33,6 +33,14 @@ def test_chunks_of_one_message_share_an_id_until_something_else_comes_between():
     assert told.final == "ef"
 
 
+def test_an_agent_that_repeats_the_prompt_is_not_told_to_have_said_it():
+    """As Mistral Vibe 3.0 does."""
+    told = Transcript()
+    told.turn("Do it.\n")
+    assert told.take(chunk("Do it.\n", "user_message_chunk")) == []
+    assert len(told.take(chunk("Do it.\n"))) == len(told.take(chunk("More", "user_message_chunk"))) == 1
+
+
 def test_a_long_chunk_is_split_and_its_end_kept_as_final():
     told = Transcript()
     events = told.take(chunk("x" * (updates.PIECE * 2 + 5)))
@@ -438,6 +446,12 @@ def test_an_error_is_told_with_the_words_that_its_data_holds(data: Any, told: st
     assert reports.of_error(RpcError(-32603, "Internal error", data)).message == (
         f"The agent answered with error -32603: {told}"
     )
+
+
+def test_what_to_do_follows_the_words_of_an_agent_that_wants_to_be_signed_in():
+    error = RpcError(-32000, "Authentication required", {"authMethods": [{"id": "x"}]})
+    message = reports.of_error(error, " Do this.").message
+    assert message == "The agent wants to be signed in: Authentication required. Do this."
 
 
 def test_last_words_are_quoted_where_the_failure_does_not_explain_itself():
