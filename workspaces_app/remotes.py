@@ -19,7 +19,9 @@ def addresses_of(host: str) -> Collection[str]:
         return {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):
         raise Unavailable(
-            f"The host {host} of the repository cannot be found.", code="remote_host_unknown", host=host
+            f"The host {host} of the repository cannot be found. Check its name, and the network.",
+            code="remote_host_unknown",
+            host=host,
         ) from None
 
 
