@@ -18,12 +18,13 @@ class User:
     pid: int
     what: str
     end: str  # how to end it
+    is_product: bool = True
 
 
 def users(environment: Path) -> list[User]:
     """Give the products and commands that run from ``environment``, but this process; products first."""
     found = (_user(folder, environment) for folder in Path("/proc").glob("[0-9]*"))
-    return sorted((user for user in found if user), key=lambda user: (user.what.startswith("./"), user.pid))
+    return sorted((user for user in found if user), key=lambda user: (not user.is_product, user.pid))
 
 
 def _user(folder: Path, environment: Path) -> User | None:
@@ -37,7 +38,7 @@ def _user(folder: Path, environment: Path) -> User | None:
     if MANAGER in words[1:3]:
         return _product(pid, folder)
     if words[1] == str(environment.parent / "caisson"):
-        return User(pid=pid, what=f"./caisson {words[2]}", end="Ctrl-C, or wait for its end")
+        return User(pid=pid, what=f"./caisson {words[2]}", end="Ctrl-C, or wait for its end", is_product=False)
     return None
 
 

@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from config.commands import in_use, result
 PRODUCT = "requirements.txt"
 SUITE = "requirements-test.txt"  # everything in PRODUCT, as pinned there, and more
 AS_IT_IS = ("stop", "doctor")  # commands that ask only for an environment that is whole, be it an older one
+ENDING = 10.0  # seconds within which a command ends after its product
 GIT_NEEDED = (2, 38)  # the first one with ``git merge-tree --write-tree``
 USAGE = """\
 usage: ./caisson COMMAND [options]
@@ -165,13 +167,16 @@ def _bring_about(environment: Environment, wanted: Path, lock: int) -> None:
 
 
 def _require_unused(environment: Environment) -> None:
-    found = in_use.users(environment.folder)
-    if found:
-        lines = "".join(f"  {user.what} (pid {user.pid}): {user.end}\n" for user in found)
-        raise SetupProblem(
-            f"the pinned packages or the Python have changed, and programs run from {environment.folder} as it is:\n"
-            f"{lines}End them (kill PID does it too), then run this command again. Sandboxes go on meanwhile."
-        )
+    """Raise SetupProblem while a product or command runs from it; a command that has just lost its product may end."""
+    give_up_at = time.monotonic() + ENDING
+    while found := in_use.users(environment.folder):
+        if found[0].is_product or time.monotonic() > give_up_at:
+            lines = "".join(f"  {user.what} (pid {user.pid}): {user.end}\n" for user in found)
+            raise SetupProblem(
+                f"the pinned packages or the Python have changed, and programs run from {environment.folder} now:\n"
+                f"{lines}End them (kill PID does it too), then run this command again. Sandboxes go on meanwhile."
+            )
+        time.sleep(0.1)
 
 
 def _inside(environment: Path) -> bool:

@@ -4,6 +4,7 @@ import ast
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,8 +119,11 @@ def test_of_two_set_ups_at_once_one_waits_and_both_have_a_whole_environment(chec
     with prepared(checkout) as first, first.stderr or NOTHING as words:
         while "installing" not in (line := words.readline()):
             assert line, "the first ended before it installed anything"
+        first.send_signal(signal.SIGSTOP)  # or a slow start of the second might find all done
         with prepared(checkout) as second, second.stderr or NOTHING as other:
-            assert "waiting" in other.readline()
+            told = other.readline()
+            first.send_signal(signal.SIGCONT)
+            assert "waiting" in told
             assert (first.wait(timeout=90), second.wait(timeout=90)) == (0, 0)
     assert is_whole(checkout)
 
@@ -147,12 +151,15 @@ def test_a_killed_set_up_leaves_the_lock_to_its_pip(checkout):
 
 @pytest.mark.slow
 def test_requirements_that_cannot_be_installed_are_a_sentence_and_the_next_run_goes_on(checkout):
-    good = (checkout / LIST).read_text()
+    setup.prepare(checkout, LIST)
+    environment, good = setup.Environment(checkout / ".venv"), (checkout / LIST).read_text()
     (checkout / LIST).write_text(good.replace("sha256:", "sha256:00")[:-3] + "\n")
     with pytest.raises(setup.SetupProblem, match=LIST):
         setup.prepare(checkout, LIST)
+    assert not environment.is_whole()
     (checkout / LIST).write_text(good)
     setup.prepare(checkout, LIST)
+    assert environment.is_whole()
     assert is_whole(checkout)
 
 
@@ -201,7 +208,8 @@ def test_nothing_is_changed_under_a_running_product(checkout, change):
 
 
 @pytest.mark.slow
-def test_nothing_is_changed_under_a_running_command(checkout):
+def test_nothing_is_changed_under_a_running_command(checkout, monkeypatch):
+    monkeypatch.setattr(setup, "ENDING", 0.2)
     setup.prepare(checkout, LIST)
     (checkout / LIST).write_text((checkout / LIST).read_text() + "# another version\n")
     with (
@@ -212,12 +220,39 @@ def test_nothing_is_changed_under_a_running_command(checkout):
 
 
 @pytest.mark.slow
+def test_a_command_whose_product_was_stopped_just_now_is_given_the_time_to_end(checkout):
+    """``./caisson stop && ./caisson up`` while ``up`` ends in another terminal."""
+    setup.prepare(checkout, LIST)
+    (checkout / LIST).write_text((checkout / LIST).read_text() + "# another version\n")
+    with running(checkout, str(checkout / "caisson"), "up"):
+        begun = prepared(checkout)
+        with pytest.raises(subprocess.TimeoutExpired):
+            begun.wait(timeout=2)
+    said = begun.communicate(timeout=90)[1]
+    assert begun.returncode == 0, said
+
+
+@pytest.mark.slow
 def test_what_the_suite_needs_is_added_beside_a_running_product_of_the_same_pins(checkout):
     setup.prepare(checkout, LIST)
     (checkout / setup.SUITE).write_text((checkout / LIST).read_text() + "# and more\n")
     with running(checkout, *PRODUCT):
         setup.prepare(checkout, setup.SUITE)
     assert setup.Environment(checkout / ".venv").holds(checkout / setup.SUITE)
+
+
+@pytest.mark.slow
+def test_what_was_added_by_half_is_not_made_anew_under_a_running_product(checkout):
+    """All packages would be installed again, those of the product too."""
+    setup.prepare(checkout, LIST)
+    environment = setup.Environment(checkout / ".venv")
+    environment.unfinished.touch()
+    (checkout / setup.SUITE).write_text((checkout / LIST).read_text() + "# and more\n")
+    with running(checkout, *PRODUCT), pytest.raises(setup.SetupProblem, match="the product of"):
+        setup.prepare(checkout, setup.SUITE)
+    assert environment.is_whole()
+    setup.prepare(checkout, setup.SUITE)
+    assert not environment.unfinished.exists()
 
 
 def test_the_suite_needs_what_the_product_needs_as_pinned_there():
