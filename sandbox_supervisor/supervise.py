@@ -47,6 +47,8 @@ def main(argv: list[str]) -> int:
 
         return standalone.run(spec, arguments)
     forbid_dump()
+    import sandbox_supervisor.server.serve  # noqa: F401  # meanwhile what is read next may still be on its way
+
     options = _options(spec, arguments)
     return lifetime.run(lambda: supervise(options))
 

@@ -1,10 +1,11 @@
 """Start the processes that the launcher keeps: what each is given, and nothing else."""
 
+import fcntl
 import os
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from sandbox_supervisor.launcher.certificate import Certificate
 from sandbox_supervisor.protocol import codec, folder, handover
 
 PYTHON_FLAGS = ("-P", "-s", "-B")
-_PASSED_ON = ("PATH", "LANG", "TZ")
+_PASSED_ON = ("PATH", "LANG", *folder.PASSED_ON)
 _NICENESS = 5  # of the runner: what people wait for goes first, agents take whatever processor time they get
 
 
@@ -43,12 +44,16 @@ class Children:
                 pass_fds=fds.values(),
             )
 
-    def supervisor(self) -> int:
-        """Start a supervisor on the instance's socket, with the certificate and its own secrets; give the pid."""
+    def supervisor(self) -> tuple[int, Callable[[], None]]:
+        """Start a supervisor on the instance's socket; give the pid, and what hands it certificate and secrets, once.
+
+        It waits for these at the other ends of pipes that are empty till then. So it may be started while others are at
+        work who must find neither, and it does nothing before it has them.
+        """
         listening = self.instance.listening.fileno()
         bundle = codec.encode({**self.secrets.get("supervisor", {}), "runner_nonce": self.nonce})
-        with _handed_over(tls=self.instance.certificate.pem, secrets=bundle) as fds:
-            return self._start(
+        with _awaited(tls=self.instance.certificate.pem, secrets=bundle) as (fds, hand_over):
+            pid = self._start(
                 [
                     *self._python("supervise"),
                     *("--spec", str(self.place / folder.SPECIFICATION)),
@@ -61,6 +66,11 @@ class Children:
                 ],
                 pass_fds=[listening, *fds.values()],
             )
+        return pid, hand_over
+
+    def load(self) -> None:
+        """Load what starting a runner needs, so that its start need not wait for that."""
+        import sandbox_supervisor.isolation  # noqa: F401
 
     def runner(self) -> int:
         """Start a runner behind the isolation that was ordered, never with less; give the outermost pid."""
@@ -130,3 +140,34 @@ def _handed_over(**contents: bytes) -> Iterator[dict[str, int]]:
     finally:
         for fd in fds.values():
             os.close(fd)
+
+
+@contextmanager
+def _awaited(**contents: bytes) -> Iterator[tuple[dict[str, int], Callable[[], None]]]:
+    """Hold the reading ends of empty pipes while a child inherits them; give what fills and closes them, once.
+
+    Nobody is waited for: each pipe takes its content whole, and who has ended needs none.
+    """
+    reading, writing = {}, []
+    try:
+        for name, data in contents.items():
+            reading[name], end = os.pipe()
+            writing.append((end, data))
+            if fcntl.fcntl(end, fcntl.F_GETPIPE_SZ) < len(data):
+                fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, len(data))
+        yield reading, partial(_fill, writing)
+    except BaseException:
+        for end, _ in writing:
+            os.close(end)
+        raise
+    finally:
+        for end in reading.values():
+            os.close(end)
+
+
+def _fill(pipes: list[tuple[int, bytes]]) -> None:
+    while pipes:
+        end, data = pipes.pop()
+        with suppress(BrokenPipeError):
+            os.write(end, data)
+        os.close(end)

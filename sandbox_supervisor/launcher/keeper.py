@@ -80,7 +80,9 @@ class Keeper:
         self._folder = place.stat()
         self._asked_to_stop = False
         self._wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._supervisor = _Kept("supervisor", children.supervisor, first_pause=0.05, longest_pause=1.0)
+        self._is_whole = False  # materialisation has brought in everything
+        self._hand_over: Callable[[], None] = lambda: None
+        self._supervisor = _Kept("supervisor", self._start_supervisor, first_pause=0.05, longest_pause=1.0)
         self._runner = _Kept("runner", children.runner, first_pause=0.2, longest_pause=5.0)
 
     def run(self) -> int:
@@ -101,18 +103,32 @@ class Keeper:
     def _on_term(self, *_: object) -> None:
         self._asked_to_stop = True
 
+    def _start_supervisor(self) -> int:
+        """Start a supervisor, which begins when it is handed its secrets: at once, but not before all is there."""
+        pid, self._hand_over = self._children.supervisor()
+        if self._is_whole:
+            self._hand_over()
+        return pid
+
     def _materialise(self) -> None:
-        """Bring in repository and capabilities. Raises Stop when that fails."""
+        """Bring in repository and capabilities. Raises Stop when that fails.
+
+        The supervisor loads its code meanwhile; that is most of its start.
+        """
         self._tell("materialising")
         pid = self._children.materialise()
+        self._supervisor.start()
+        self._children.load()
         ends_at = time.monotonic() + MATERIALISE_LIMIT
-        while (code := processes.reap().get(pid)) is None:
+        while (code := self._collect().get(pid)) is None:
             self._check()
             if time.monotonic() > ends_at:
                 raise self._materialisation_failed(f"not done after {MATERIALISE_LIMIT:.0f} s")
             self._wait(_LOOK_AROUND)
         if code != 0:
             raise self._materialisation_failed(f"it ended with exit code {code}")
+        self._is_whole = True
+        self._hand_over()
 
     def _materialisation_failed(self, cause: str) -> Stop:
         """Make sure that a failure is written down; what materialisation itself has written stays."""
@@ -136,15 +152,17 @@ class Keeper:
             waits = [kept.due_at - now for kept in (self._supervisor, self._runner) if kept.pid is None]
             self._wait(min([_LOOK_AROUND, *waits]))
 
-    def _collect(self) -> None:
-        now = time.monotonic()
-        for pid, code in processes.reap().items():
+    def _collect(self) -> dict[int, int]:
+        """Note what has ended: pid → exit code, or minus the signal. Raises Stop when that was too often."""
+        now, ended = time.monotonic(), processes.reap()
+        for pid, code in ended.items():
             for kept in (self._supervisor, self._runner):
                 if kept.pid == pid:
                     sys.stderr.write(f"launcher: the {kept.name} has ended ({code})\n")
                     kept.ended(now)
         if self._supervisor.keeps_ending(now):
             raise Stop(folder.EXIT_SUPERVISOR, "the supervisor keeps ending")
+        return ended
 
     def _check(self) -> None:
         if self._asked_to_stop:
@@ -202,7 +220,7 @@ class Keeper:
             phase=phase,
             supervisor=self._supervisor.identity(),
             runner=self._runner.identity(),
-            supervisor_starts=self._supervisor.starts,
+            supervisor_starts=self._supervisor.starts if self._is_whole else 0,  # till then none has begun
             runner_starts=self._runner.starts,
         )
         if not self._is_folder_there():

@@ -33,7 +33,8 @@ order = Order(key="k", name="n", task_id="t", uid="u", digest="d", image_digest=
 listening = socket.create_server(("127.0.0.1", 0))
 instance = Instance(identity="boot:1:2", listening=listening, certificate=make_certificate("n", "127.0.0.1"))
 children = Children(place=place, order=order, instance=instance, secrets={}, nonce="nonce")
-os.waitpid(getattr(children, what)(), 0)
+begun = getattr(children, what)()
+os.waitpid(begun[0] if what == "supervisor" else begun, 0)
 """
 
 

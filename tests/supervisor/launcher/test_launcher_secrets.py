@@ -2,9 +2,9 @@
 
 import ctypes
 import json
-import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from sandbox_providers.conformance.local import LocalHarness
 from sandbox_providers.contract import State
 from sandbox_supervisor.protocol import folder
+from sandbox_supervisor.protocol.identity import Process
 from tests.sandbox_folder import make_image, until
 
 pytestmark = pytest.mark.slow  # real processes in every test
@@ -19,10 +20,39 @@ pytestmark = pytest.mark.slow  # real processes in every test
 PR_CAPBSET_DROP, CAPABILITIES = 24, 64
 
 REPORTING_MATERIALISE = '''
-"""Write down what a materialisation is given, then do the real thing."""
-import json, os
+"""Write down what a materialisation is given and what it finds beside it, then do the real thing."""
+import json, os, time
 from pathlib import Path
 from sandbox_supervisor.materialise import real
+
+
+def waiting_supervisor(place):
+    """Give the pid of the supervisor that has been started meanwhile, once it runs its own program."""
+    ends_at = time.monotonic() + 20
+    while time.monotonic() < ends_at:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_text().split("\\0")
+            except OSError:
+                continue
+            if "supervise" in words and place in words:
+                return int(path.parent.name)
+        time.sleep(0.01)
+    return None
+
+
+def in_pipes(pid):
+    """Read what lies in the pipes that a process holds; None stands for one that is empty and may yet be filled."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if "pipe:" in os.readlink(path):
+                found.append(os.read(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 65536).decode())
+        except BlockingIOError:
+            found.append(None)
+        except OSError:
+            continue
+    return found
 
 
 def main(argv):
@@ -32,6 +62,8 @@ def main(argv):
     os.close(fd)
     seen = {"keys": keys, "argv": argv, "environ": sorted(os.environ)}
     seen["shown"] = [Path(f"/proc/self/{name}").read_text() for name in ("cmdline", "environ")]
+    seen["supervisor"] = waiting_supervisor(str(work.parent))
+    seen["pipes"] = in_pipes(seen["supervisor"])
     (work / "materialise-saw").write_text(json.dumps(seen))
     return real.main(argv)
 '''
@@ -61,6 +93,15 @@ def family(running) -> list[int]:
     return [process.pid for process in running.everything()]
 
 
+def open_files(process: Process) -> list[str]:
+    """Name what a process holds open; what it has closed again since it was seen is left out."""
+    found = []
+    for path in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(path.readlink()))
+    return found
+
+
 def test_no_secret_is_in_the_arguments_or_environment_of_any_process(sandbox, harness):
     running = sandbox().start()
     for pid in family(running):
@@ -75,8 +116,9 @@ def test_no_secret_is_in_any_file_of_the_state_directory(sandbox, harness):
     files = [path for path in harness.state.rglob("*") if path.is_file()]
     assert running.place / folder.LOG in files
     for path in files:
-        content = path.read_bytes()
-        assert not [canary for canary in canaries(harness) if canary in content], path
+        with suppress(FileNotFoundError):  # one that has been replaced since
+            content = path.read_bytes()
+            assert not [canary for canary in canaries(harness) if canary in content], path
 
 
 def test_the_scan_finds_a_planted_secret(sandbox, harness):
@@ -97,10 +139,19 @@ def test_materialisation_gets_exactly_its_keys(sandbox, harness):
     assert not [canary for canary in canaries(harness) if canary.decode() in json.dumps(saw)]
 
 
-def test_environments_hold_what_is_listed_and_nothing_else(sandbox):
+def test_a_supervisor_is_there_before_materialisation_has_ended_and_has_no_secrets_yet(sandbox):
+    running = sandbox().start()
+    saw = json.loads((running.place / "work" / "materialise-saw").read_text())
+    assert saw["supervisor"] == running.ask()["pid"]
+    assert saw["pipes"] == [None, None]
+
+
+def test_environments_hold_what_is_listed_and_nothing_else(sandbox, monkeypatch):
+    passed_on = {"TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
+    for name in passed_on | {"PIP_CACHE_DIR", "HTTPS_PROXY"}:
+        monkeypatch.setenv(name, "/of/the/machine")
     running = sandbox().start()
     listed = {"CAISSON_SANDBOX", "LANG", "PATH", "PYTHONPATH"}
-    passed_on = {name for name in ("TZ",) if name in os.environ}
     python_adds = {"LC_CTYPE"}
     supervisor = set(running.ask()["environ"])
     runner = set((running.place / "work" / "runner-environ").read_text().split())
@@ -113,14 +164,12 @@ def test_environments_hold_what_is_listed_and_nothing_else(sandbox):
 def test_nobody_but_the_supervisor_ever_holds_a_memory_file(sandbox):
     running = sandbox().start()
     for process in (running.record.launcher, running.record.guard, running.runner):
-        open_files = [str(path.readlink()) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
-        assert not [name for name in open_files if "memfd" in name], process
+        assert not [name for name in open_files(process) if "memfd" in name], process
 
 
 def test_the_runner_does_not_hold_the_supervisors_socket(sandbox):
     running = sandbox().start()
-    sockets = {str(path.readlink()) for path in Path(f"/proc/{running.runner.pid}/fd").iterdir()}
-    assert not {name for name in sockets if name.startswith("socket:")}
+    assert not [name for name in open_files(running.runner) if name.startswith("socket:")]
 
 
 def test_standard_input_of_launcher_and_guard_is_closed_once_the_secrets_are_read(sandbox, harness):
