@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -21,9 +22,12 @@ PATIENCE = 180.0  # seconds; generous, because the suite shares two cores
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Choose a port that the kernel gives to nobody who asks for any: this one must stay free until it is used."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def until(found: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
