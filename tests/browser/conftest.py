@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.ordered import in_definition_order
 
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"]
+
+expect.set_options(timeout=90_000)  # milliseconds; a busy machine is no fault of a page
 
 
 @pytest.hookimpl(trylast=True)
