@@ -49,7 +49,7 @@ def _what_follows() -> list[str]:
 
     waiting = restored.waiting()
     lines = [
-        f"Tasks whose sandbox is then removed if its time is over: {', '.join(waiting.removals) or 'none'}",
+        f"Tasks, expired or deleted, whose sandbox is then removed: {', '.join(waiting.removals) or 'none'}",
         f"Deliveries that then go on: {', '.join(waiting.deliveries) or 'none'}",
     ]
     try:

@@ -102,9 +102,9 @@ def _fix(words: str) -> str:
     from tasks_app.services import deployment
 
     return (
-        "until then no sandbox is removed and nothing is delivered. If it is the right database: "
+        "until a person confirms, no sandbox is removed and nothing is delivered. If this is the right database: "
         f"{deployment.CONFIRM}; otherwise stop, put the right one in its place, and start. "
-        f"What was compared with it: {deployment.place()}"
+        f"It was compared with {deployment.place()}"
     )
 
 

@@ -36,7 +36,7 @@ SWEEPS: Mapping[str, Callable[[], object]] = {
     "reclaim": retention.sweep,
     "outbox": outbox.sweep,
     "leftovers": leftovers.sweep,
-    "epoch": deployment.advance,
+    "epoch": deployment.sweep,
     "tick": _nothing,
 }
 

@@ -86,8 +86,9 @@ class TestSteps:
             deployment.advance()
         assert numbers() == (3, 3)
 
-    def test_a_step_that_is_taken_while_somebody_looks_is_no_restore(self, begun, monkeypatch):
-        """Whichever of the two is read first, the step comes after it."""
+    @pytest.mark.parametrize("steps", [1, 2, 3])
+    def test_steps_that_are_taken_while_somebody_looks_are_no_restore(self, begun, monkeypatch, steps):
+        """Whichever of the two is read first, the steps come after it."""
         taken: list[bool] = []
 
         def then_a_step(read: Callable[[], Any]) -> Callable[[], Any]:
@@ -95,7 +96,8 @@ class TestSteps:
                 found = read()
                 if not taken:
                     taken.append(True)
-                    deployment.advance()
+                    for _ in range(steps):
+                        deployment.advance()
                 return found
 
             return reading
@@ -103,7 +105,7 @@ class TestSteps:
         monkeypatch.setattr(deployment, "_kept", then_a_step(deployment._kept))
         monkeypatch.setattr(deployment, "_in_database", then_a_step(deployment._in_database))
         assert deployment.look().sound
-        assert numbers() == (4, 4)
+        assert numbers() == (3 + steps, 3 + steps)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -201,7 +203,7 @@ class TestNoticing:
         fall_behind(2)
         with structlog.testing.capture_logs() as lines:
             for _ in range(3):
-                deployment.advance()
+                deployment.sweep()
         assert numbers() == (1, 3)
         (line,) = [line for line in lines if line["event"] == "safe_mode"]
         assert line["file"] == str(deployment.place())
