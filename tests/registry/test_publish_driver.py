@@ -1,4 +1,5 @@
 import threading
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -142,6 +143,17 @@ def test_the_command_publishes_what_stands_behind_the_dashes(admin, capsys):
 def test_the_command_warns_of_what_looks_like_a_key(admin, capsys):
     call_command("publish_driver", "mine", "--env", "MODEL_API_KEY=none", "--", "agent")
     assert "MODEL_API_KEY" in capsys.readouterr().err
+
+
+def test_the_command_warns_of_a_program_that_no_isolated_sandbox_sees(admin, capsys, tmp_path):
+    (tmp_path / "elsewhere").symlink_to("/var/tmp/agent")
+    call_command(
+        "publish_driver", "a", "--", str(Path.home() / "bin/node"), "/opt/agent.js", str(tmp_path / "elsewhere")
+    )
+    told = capsys.readouterr().err
+    assert f"{Path.home()}/bin/node lies below {Path.home()}" in told
+    assert f"{tmp_path}/elsewhere lies below /var/tmp" in told
+    assert "/opt/agent.js lies" not in told
 
 
 def test_the_command_says_when_an_older_entry_is_not_what_flows_will_get(admin, capsys):

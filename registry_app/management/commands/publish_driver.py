@@ -2,6 +2,9 @@
 
 import re
 from argparse import ArgumentParser
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -40,6 +43,8 @@ class Command(BaseCommand):
         )
         for name in filter(_SECRET.search, entry.env):
             self.stderr.write(f"{name}: a driver's entry is frozen into tasks and shown; keep real keys out of it.")
+        for word, place in _unseen(entry.command):
+            self.stderr.write(f"{word} lies below {place}, which an isolated sandbox does not see: install it in /opt.")
         try:
             version = publish_driver(entry, description=options["description"], by=actor_of_user(user))
         except ControlPlaneError as error:
@@ -48,6 +53,16 @@ class Command(BaseCommand):
         newest = version.driver.versions.usable().first()
         if newest is not None and newest != version:
             self.stderr.write(f"This entry is not new. Without a version flows mean {newest}; this one is {version}.")
+
+
+def _unseen(words: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Give the words that are paths, as they stand or where links lead, below places that sandboxes do not see."""
+    hidden = [Path("/tmp"), Path("/var/tmp")]  # noqa: S108  # a sandbox has its own
+    with suppress(RuntimeError):  # a user without a home
+        hidden += [home for home in (Path.home(),) if home != Path("/")]
+    for word in words:
+        paths = {Path(word), Path(word).resolve()} if word.startswith("/") and "\0" not in word else set()
+        yield from ((word, place) for place in hidden if any(path.is_relative_to(place) for path in paths))
 
 
 def _variable(text: str) -> tuple[str, str]:
