@@ -147,9 +147,10 @@ def message(said: str, number: int = 1) -> dict[str, Any]:
 
 def drawn(page: Page) -> list[list[str]]:
     """Give the blocks of the message that is shown: the name of each element and its text."""
-    return page.evaluate(
+    found: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('.prose > *')].map(each => [each.tagName.toLowerCase(), each.textContent])"
     )
+    return found
 
 
 SAID = """# What I did

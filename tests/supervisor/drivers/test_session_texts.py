@@ -116,7 +116,7 @@ def test_places_are_told_as_seen_from_the_working_directory():
     assert updates.tool({"toolCallId": "1", "title": "cat /w/treetop/x"}, "/w/tree")["title"] == "cat /w/treetop/x"
 
 
-def called(told: Transcript, **update) -> list[dict[str, Any]]:
+def called(told: Transcript, **update) -> list[dict[str, Any]] | None:
     ((_, data),) = told.take({"sessionUpdate": "tool_call_update", "toolCallId": "c", **update})
     return data.get("content")
 
@@ -220,7 +220,7 @@ def test_a_permission_for_a_tool_call_never_announced_is_shown_with_its_input():
 
 
 def test_a_permission_shows_what_is_decided_on_as_a_person_reads_it():
-    call = {
+    call: dict[str, Any] = {
         "toolCallId": "c",
         "title": "Run /w/tree/x.sh",
         "rawInput": {"command": "set -e\nrm x", "limit": 3, "cwd": "/w/tree"},
