@@ -1,5 +1,6 @@
 """Start, find and stop the embedded product: Redis, web, worker and beat under a process manager."""
 
+import errno
 import fcntl
 import json
 import os
@@ -172,9 +173,12 @@ def require_free(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
+            why = "another program has it, or another state directory's product"
+            if error.errno == errno.EACCES:
+                why = "it is kept for root"
             raise ProductProblem(
-                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): another program has it, or "
-                "another state directory's product. Choose another one: ./caisson up --port N, or set CAISSON_PORT."
+                f"port {port} on 127.0.0.1 cannot be used ({error.strerror}): {why}. "
+                "Choose another one: ./caisson up --port N, or set CAISSON_PORT."
             ) from None
 
 

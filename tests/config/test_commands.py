@@ -2,10 +2,12 @@
 
 import argparse
 import dataclasses
+import errno
 import io
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +100,17 @@ def test_nothing_that_a_task_says_steers_the_terminal(capsys):
     assert not set("\x1b\x07\u202e") & set(said)
     assert said.count("\n") == 3
     assert "\n  second line\n" in said
+
+
+def test_a_port_that_is_kept_for_root_is_not_blamed_on_another_program(monkeypatch):
+    class Kept(socket.socket):
+        def bind(self, _: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("socket.socket", Kept)  # whoever runs the tests may be root
+    with pytest.raises(product.ProductProblem, match=r"port 80 .*kept for root") as refused:
+        product.require_free(80)
+    assert "another program" not in str(refused.value)
 
 
 def test_what_one_sentence_says_is_not_said_twice(capsys):

@@ -47,6 +47,7 @@ def _names(path: Path, folder: Path) -> list[str]:
         (ours / "objects" / "info").mkdir(exist_ok=True)
         (ours / "objects" / "info" / "alternates").write_text(f"{folder / 'objects'}\n", encoding="utf-8")
         tree = ("-c", "core.bare=false", f"--work-tree={path}", "-C", str(path))
+        git.run(*tree, "update-index", "-q", "--refresh", repo=ours, timeout=TIMEOUT, accept=(0, 1))
         found = _listed(ours, *tree, "diff-files", "--name-only", "-z", "--ignore-submodules=all")
         found |= _listed(ours, *tree, "ls-files", "--others", "--exclude-standard", "-z")
         if head:

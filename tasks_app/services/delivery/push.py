@@ -101,6 +101,7 @@ def _try(
     )
 
 
+NOT_WRITABLE = "The user that runs Caisson may not write there. Make it writable, or name another place to push to."
 # What a remote says about a ref that it does not take → our word and what to do.
 _REFUSALS = (
     ("branch is currently checked out", "branch_checked_out",
@@ -109,6 +110,8 @@ _REFUSALS = (
     ("non-fast-forward", "push_declined", "The remote forbids replacing what the task delivered before."),
     ("protected branch", "branch_protected", "The remote protects this branch."),
     ("hook declined", "push_declined", "A rule of the remote declined the push."),
+    ("unable to create temporary object directory", "remote_forbidden", NOT_WRITABLE),
+    ("insufficient permission for adding an object", "remote_forbidden", NOT_WRITABLE),
     ("workflow", "push_needs_scope", "The remote asks for the workflow scope."),
     ("", "push_declined", "The remote refused the push."),
 )  # fmt: skip

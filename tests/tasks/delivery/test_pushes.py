@@ -196,6 +196,20 @@ def test_a_rule_of_the_remote_that_declines_is_final(prepared, http_remote):
     assert refused.value.code == "push_declined"
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["unable to create temporary object directory", "insufficient permission for adding an object to repository"],
+)
+def test_a_place_that_may_not_be_written_is_told_apart_from_a_rule(said):
+    answer = b"To /srv/shop\n!\tHEAD:refs/heads/x\t[remote rejected] (unpacker error)\nDone\n"
+    refused = push._refusal(
+        our_git.Completed(returncode=1, stdout=answer, stderr=f"error: remote unpack failed: {said}")
+    )
+    assert refused is not None
+    assert refused.code == "remote_forbidden"
+    assert "Make it writable" in refused.message
+
+
 def test_a_remote_that_forbids_rewriting_refuses_an_unrelated_second_delivery(prepared):
     earlier = prepared.project.commit({"earlier.txt": "e"})
     prepared.project.move(BRANCH, earlier)
