@@ -173,7 +173,8 @@ def _require_unused(environment: Environment) -> None:
         if found[0].is_product or time.monotonic() > give_up_at:
             lines = "".join(f"  {user.what} (pid {user.pid}): {user.end}\n" for user in found)
             raise SetupProblem(
-                f"the pinned packages or the Python have changed, and programs run from {environment.folder} now:\n"
+                f"the pinned packages, or the Python (this is {platform.python_version()}), are not those of "
+                f"{environment.folder}, from which programs run now:\n"
                 f"{lines}End them (kill PID does it too), then run this command again. Sandboxes go on meanwhile."
             )
         time.sleep(0.1)
