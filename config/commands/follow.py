@@ -89,7 +89,9 @@ class Follower:
 
     def _bar(self) -> str:
         letters = "".join(NODE_LETTERS.get(NodeState(state), "?") for state in self.states.values())
-        done = sum(state in {"succeeded", "failed", "skipped", "cancelled"} for state in self.states.values())
+        done = sum(
+            state in {"succeeded", "failed", "skipped", "cancelled", "unreachable"} for state in self.states.values()
+        )
         return f"[{letters.replace('w', '.')}] {done}/{len(self.states)}"
 
     def _asked(self, request: dict[str, Any]) -> bool:
@@ -105,7 +107,7 @@ class Follower:
                 return False
             if problem.code not in {"already_answered", "request_closed"}:  # an earlier run, or a person, was first
                 raise
-        say(f"{request['node']} asks: {request['title']} → {given}")
+        say(f"{request['node']} asks: {request['title']} → {given.get('option', given)}")
         return True
 
 

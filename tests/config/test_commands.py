@@ -93,6 +93,16 @@ def test_a_question_that_somebody_else_has_answered_ends_nothing():
     assert follower._listen() is True
 
 
+def test_the_answer_that_was_given_is_told_as_its_option(capsys):
+    assert follow.Follower(Console(page(ASKED), {}), "tsk_1", follow.first_option, after="e:0")._listen() is True
+    assert "a asks: Go on? → yes\n" in capsys.readouterr().err
+
+
+def test_a_node_that_can_never_run_any_more_counts_as_done():
+    states = {"a": "failed", "b": "unreachable", "c": "waiting"}
+    assert follow.Follower(Console(), "tsk_1", follow.nobody, states=states)._bar() == "[fu.] 2/3"
+
+
 def test_nothing_that_a_task_says_steers_the_terminal(capsys):
     terminal.say("a asks: \x1b]0;owned\x07 \x1b[2J\u202e then\nmore")
     terminal.tell("caisson: \x1b[31mred\n  second line")
