@@ -115,9 +115,9 @@ class Keeper:
 
         The supervisor loads its code meanwhile; that is most of its start.
         """
-        self._tell("materialising")
         pid = self._children.materialise()
         self._supervisor.start()
+        self._tell("materialising")  # they are at work while the disk writes it
         self._children.load()
         ends_at = time.monotonic() + MATERIALISE_LIMIT
         while (code := self._collect().get(pid)) is None:
