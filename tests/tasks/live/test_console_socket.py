@@ -106,7 +106,7 @@ async def test_a_member_who_leaves_the_workspace_loses_the_socket(web):
 async def test_one_task_has_a_most_of_sockets_and_gives_them_back(web, viewer):
     task = web.task()
     async with AsyncExitStack() as stack:
-        for _ in range(32):
+        for _ in range(8):
             socket = await stack.enter_async_context(web.console(task["id"], cookie=viewer))
             await Subscriber().subscribe(socket)
             await socket.recv()
