@@ -51,6 +51,7 @@ def permission(params: dict[str, Any], root: str = "") -> Question:
         texts.append(_read_aloud(call["rawInput"]))
     offered = params.get("options")
     options = [option for option in map(_option, offered[:OPTIONS] if isinstance(offered, list) else []) if option]
+    options.sort(key=lambda option: _KINDS.index(option["kind"]) if option["kind"] else len(_KINDS))  # once comes first
     title = patch.get("title") or patch.get("kind") or "The agent asks for permission"
     body = cut("\n\n".join(texts), BODY)
     return Question(kind=RequestKind.PERMISSION, title=title, body=body, options=tuple(options))

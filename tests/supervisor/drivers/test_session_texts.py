@@ -233,6 +233,17 @@ def test_a_permission_shows_what_is_decided_on_as_a_person_reads_it():
     assert body == "a.py\n a\n-b\n+B\n c"
 
 
+def test_the_least_that_can_be_allowed_is_offered_first():
+    """The page makes the first option its main button; Gemini CLI, Qwen Code and Claude offer "always" first."""
+    offered = [OPTIONS[1], {"optionId": "x", "name": "Else"}, OPTIONS[2], OPTIONS[0]]
+    assert [option["id"] for option in questions.permission({"options": offered}).options] == [
+        "once",
+        "always",
+        "no",
+        "x",
+    ]
+
+
 def test_the_fingerprint_covers_what_is_decided_on():
     one = questions.permission({"toolCall": {"title": "A"}, "options": OPTIONS})
     other = questions.permission({"toolCall": {"title": "B"}, "options": OPTIONS})
