@@ -70,7 +70,8 @@ def programs(layout: Layout) -> list[Program]:
     celery = (python, "-m", "celery", "--app", "config.celery")
     redis = (redis_program(), "--port", "0", "--unixsocket", str(layout.run / "redis.sock"), "--unixsocketperm", "700")
     quiet = ("--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", str(layout.run))
-    worker = ("--pool", "threads", "--concurrency", str(layout.threads), "--without-gossip", "--without-mingle")
+    alone = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # nobody listens to what workers tell
+    worker = ("--pool", "threads", "--concurrency", str(layout.threads), *alone)
     beat = ("--schedule", str(layout.run / "beat"), "--pidfile", "")
     return [
         Program(name="redis", rank=10, command=(*redis, *quiet)),

@@ -259,3 +259,9 @@ def test_twisted_reads_an_odd_socket_path_as_it_is(layout):
     odd = dataclasses.replace(layout, run=Path("/a=b:c\\d"))
     endpoint = next(word for word in processes.web_arguments(odd) if word.startswith("unix:"))
     assert twisted_endpoints._parse(endpoint) == (["unix", "/a=b:c\\d/control.sock"], {"mode": "600", "lockfile": "1"})
+
+
+def test_the_worker_tells_nobody_that_it_is_there(layout):
+    """Nobody listens, and each word would wake Redis and the worker, for as long as the product is idle."""
+    worker = next(program for program in processes.programs(layout) if program.name == "worker")
+    assert {"--without-gossip", "--without-mingle", "--without-heartbeat"} <= set(worker.command)
