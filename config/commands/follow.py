@@ -8,11 +8,12 @@ from typing import Any
 
 from config.commands.client import ApiProblem, Client
 from config.commands.terminal import say, tell
-from sandbox_supervisor.protocol.states import NODE_LETTERS, NodeState
+from sandbox_supervisor.protocol.states import GRAPH_ENDED, NODE_LETTERS, NodeState
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LOOK_EVERY = 0.4  # seconds between two looks at a task that has no sandbox to listen to yet
 LISTEN = 5.0  # seconds of one long poll
+LAST_WORDS = 0.2  # seconds of one when the graph has ended: the task ends a moment later, and no event says so
 UNTOLD = {NodeState.WAITING, NodeState.READY, NodeState.STALE}
 Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -26,6 +27,7 @@ class Follower:
     answer: Answer
     after: str = ""
     status: str = ""
+    has_ended: bool = False  # the graph
     states: dict[str, str] = field(default_factory=dict)
 
     def to_the_end(self) -> dict[str, Any]:
@@ -49,7 +51,8 @@ class Follower:
         try:
             if not self.after:
                 return self._begin()
-            page = self.client.get(f"/tasks/{self.task_id}/stream", after=self.after, limit=200, wait=LISTEN)
+            wait = LAST_WORDS if self.has_ended else LISTEN
+            page = self.client.get(f"/tasks/{self.task_id}/stream", after=self.after, limit=200, wait=wait)
         except ApiProblem as problem:
             if problem.code in {"epoch_changed", "seq_ahead"}:
                 self.after = ""
@@ -73,7 +76,9 @@ class Follower:
         data = event["data"]
         if event["kind"] == "request.opened":
             return self._asked(data)
-        if event["kind"] == "node.state":
+        if event["kind"] in {"graph.state", "graph.reopened"}:
+            self.has_ended = data.get("state") in GRAPH_ENDED
+        elif event["kind"] == "node.state":
             self._node(event["node"], data)
         elif event["kind"] == "rework.asked":
             say(f"{data['by']} asks {data['node']} for rework, round {data['round']} of {data['max_rounds']}")

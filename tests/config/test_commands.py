@@ -54,8 +54,10 @@ class Console(Client):
         super().__init__("http://localhost:1", "t")
         self.answers = list(answers)
         self.posted: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
 
     def get(self, path: str, **query: Any) -> Any:
+        self.asked.append(query)
         return self._next()
 
     def post(self, path: str, body: Any, *, key: str, **headers: str) -> Any:
@@ -85,6 +87,14 @@ def test_an_answer_that_the_sandbox_could_not_take_is_given_again():
     assert follower._listen() is True
     assert follower.after == "e:1"
     assert [each["key"] for each in console.posted] == ["answer-r1", "answer-r1"]
+
+
+def test_the_end_of_the_graph_is_listened_past_for_a_moment_only():
+    ended, reopened = {"kind": "graph.state", "data": {"state": "failed"}}, {"kind": "graph.reopened", "data": {}}
+    console = Console(page(ended), page(reopened), page())
+    follower = follow.Follower(console, "tsk_1", follow.nobody, after="e:0")
+    assert [follower._listen() for _ in range(3)] == [True] * 3
+    assert [each["wait"] for each in console.asked] == [follow.LISTEN, follow.LAST_WORDS, follow.LISTEN]
 
 
 def test_a_question_that_somebody_else_has_answered_ends_nothing():
