@@ -4,7 +4,6 @@ Run as ``python -m sandbox_supervisor.attempts.confined``: one JSON question on 
 standard output. ``ask`` is the supervisor's end, which therefore loads neither Jinja2 nor jsonschema.
 """
 
-import asyncio
 import json
 import os
 import resource
@@ -48,6 +47,8 @@ async def problems(schema: Mapping[str, Any], value: Any) -> list[str]:
 
 async def ask(question: Mapping[str, Any]) -> dict[str, Any]:
     """Put one question to a fresh process; an answer with ``unfit`` says why there is none."""
+    import asyncio  # here, since the process that answers loads this module, too
+
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-s", "-B", "-m", __name__,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,

@@ -51,6 +51,7 @@ def test_importing_the_supervisor_loads_nothing_heavy(more, allowed):
     [
         pytest.param("runner.main", {"sandbox_supervisor.graph.rows", "sandbox_supervisor.protocol.flow"}, id="runner"),
         pytest.param("materialise.command", {"asyncio", "ssl"}, id="materialise"),
+        pytest.param("attempts.confined", {"asyncio", "ssl"}, id="template"),
     ],
 )
 def test_what_a_first_node_waits_for_loads_no_more_than_it_uses(module, spared):
