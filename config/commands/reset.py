@@ -38,6 +38,8 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
         )
         return Exit.TASK_FAILED
     product.stop(layout)
+    if _may_hold_tasks(layout):
+        _forget_epoch(layout)
     _remove(layout)
     return Exit.OK
 
@@ -45,6 +47,13 @@ def main(layout: Layout, options: argparse.Namespace) -> int:
 def _may_hold_tasks(layout: Layout) -> bool:
     """Say whether there may be rows: a database elsewhere, or a file that a start has made."""
     return bool(env.Environment().get(env.DATABASE_URL, "")) or (layout.state / state.DATABASE).exists()
+
+
+def _forget_epoch(layout: Layout) -> None:
+    local.load_django(layout)
+    from tasks_app.services import deployment
+
+    deployment.forget()
 
 
 def _remove(layout: Layout) -> None:

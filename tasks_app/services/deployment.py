@@ -131,6 +131,11 @@ def confirm(*, by: Actor) -> None:
     log.info("database_confirmed", by=by.label, standing=sight.standing)
 
 
+def forget() -> None:
+    """Let the next start be a first one: for a database that outlives its state directory on purpose."""
+    Deployment.objects.all().delete()
+
+
 def _in_database() -> Epoch | None:
     row = Deployment.objects.filter(pk=1).first()
     return Epoch(history=row.history, number=row.epoch) if row else None

@@ -11,6 +11,7 @@ from config.commands import confirm, doctor, local, reset
 from config.commands.client import Client
 from config.commands.processes import Layout
 from config.commands.product import ProductProblem
+from tasks_app.kernel import Standing
 from tasks_app.models import Deployment
 from tasks_app.services import deployment
 from tests.tasks.lifecycle.restoring import fall_behind
@@ -98,3 +99,13 @@ def test_reset_deletes_nothing_in_safe_mode_and_says_so_at_once(layout, restored
     with pytest.raises(ProductProblem, match="safe mode"):
         reset._delete_all(layout)
     assert not asked
+
+
+def test_a_database_elsewhere_begins_anew_after_a_reset(layout, monkeypatch):
+    deployment.advance()
+    monkeypatch.setenv("DATABASE_URL", "postgres://elsewhere/caisson")
+    monkeypatch.setattr(reset, "_delete_all", lambda _: [])
+    assert reset.main(layout, argparse.Namespace(yes=True)) == 0
+    assert not layout.state.exists()
+    deployment.advance()
+    assert deployment.look().standing is Standing.AGREES
