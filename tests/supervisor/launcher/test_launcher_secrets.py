@@ -28,7 +28,7 @@ from sandbox_supervisor.materialise import real
 
 def waiting_supervisor(place):
     """Give the pid of the supervisor that has been started meanwhile, once it runs its own program."""
-    ends_at = time.monotonic() + 20
+    ends_at = time.monotonic() + 90
     while time.monotonic() < ends_at:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
