@@ -67,7 +67,7 @@ def of_start(error: OSError | ValueError) -> Report:
     """Report a program that could not be executed."""
     message = f"The agent could not be started: {error}."
     if isinstance(error, FileNotFoundError | PermissionError):
-        message += " A sandbox sees neither your home nor /tmp: install agents elsewhere, in /opt for instance."
+        message += " An isolated sandbox sees neither your home nor /tmp: install agents elsewhere, in /opt for instance."
     return failed(FailureClass.INFRA, "spawn_failed", message)
 
 
