@@ -67,7 +67,7 @@ def of_start(error: OSError | ValueError) -> Report:
     """Report a program that could not be executed."""
     message = f"The agent could not be started: {error}."
     if isinstance(error, FileNotFoundError | PermissionError):
-        message += " An isolated sandbox sees neither your home nor /tmp: install agents elsewhere, in /opt for instance."
+        message += " An isolated sandbox sees neither your home nor /tmp: install agents elsewhere, such as in /opt."
     return failed(FailureClass.INFRA, "spawn_failed", message)
 
 
