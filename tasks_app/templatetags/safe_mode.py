@@ -13,9 +13,9 @@ register = template.Library()
 @register.inclusion_tag("console/parts/safe_mode.html", takes_context=True)
 def safe_mode(context: template.Context) -> dict[str, Any]:
     """Say why nothing is removed or delivered; nothing when the database is trusted, or does not answer."""
-    request = context.get("request")
+    user = getattr(context.get("request"), "user", None)  # an error page may come before anybody was recognised
     try:
-        words = deployment.look().words if request is not None and request.user.is_authenticated else ""
+        words = deployment.look().words if user is not None and user.is_authenticated else ""
     except DatabaseError:  # the page of an error must not fail for its reason
         words = ""
     return {"words": words, "confirm": deployment.CONFIRM}
