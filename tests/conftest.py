@@ -6,12 +6,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")  # a busy machine is no fault of what is tested
+
+DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}  # every other one that opens the database asks for these
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that may use the database, so that the stage on PostgreSQL takes all of them and no others."""
+    for item in items:
+        if item.get_closest_marker("django_db") or DATABASE_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("database")
+
+
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Fail a test that gets the database in a way that is not seen beforehand."""
+    if fixturedef.argname in DATABASE_FIXTURES and not request.node.get_closest_marker("database"):
+        pytest.fail(f"{fixturedef.argname} must be named by the test or a fixture of it; see the mark 'database'")
 
 
 def redis_program() -> str:

@@ -25,7 +25,6 @@ CODE = (
     "sandbox_supervisor",
     "tests",
 )
-DATABASE_TESTS = ("tests/workspaces", "tests/policy", "tests/registry", "tests/tasks", "tests/api")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +124,9 @@ def _not_run(why: str) -> Count:
 
 
 def _postgres(bench: Bench) -> Count:
-    present = [folder for folder in DATABASE_TESTS if (bench.checkout / folder).exists()]
     with _postgres_server() as url:
-        return _pytest(bench, [*present, "-m", "not browser and not nightly"], workers=2, extra={"DATABASE_URL": url})
+        marks = "database and not browser and not nightly"
+        return _pytest(bench, ["-m", marks], workers=2, extra={"DATABASE_URL": url})
 
 
 @contextmanager
