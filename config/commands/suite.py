@@ -166,7 +166,12 @@ def _read(report: Path) -> Count:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("CAISSON_")}
+    """Give what the stages inherit. They write bytecode, also where it was turned off: the suite starts thousands of
+    processes, and each would compile the project anew."""
+    dropped = {"PYTHONDONTWRITEBYTECODE"}
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("CAISSON_") and name not in dropped
+    }
 
 
 FORMAT = Stage(name="format", budget=5, run=_check("ruff", "format", "--check", "--quiet", "."))
