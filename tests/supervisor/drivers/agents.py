@@ -1,8 +1,10 @@
 """Small ACP agents that do what real ones were seen to do, and worse. Each is the text of a Python program."""
 
 import sys
+from typing import Any
 
 from sandbox_supervisor.runner.link import Spawn, SpawnKind
+from tests.supervisor.runner.stage import Ran, Stage
 
 _FRAME = """
 import json, os, sys, time
@@ -39,3 +41,13 @@ def agent(body: str, **spawn) -> Spawn:
     program = _FRAME.replace("{{BODY}}", body)
     argv = (sys.executable, "-I", "-c", program)
     return Spawn(kind=SpawnKind.DRIVER, argv=argv, **{"prompt": "Do the work.", **spawn})
+
+
+async def lead(at: Stage, body: str, answers=None, **spawn) -> Ran:
+    """Play one session with the agent that ``body`` makes, to its end."""
+    await at.begin(agent(body, **spawn))
+    return await at.rest(answers=answers)
+
+
+def verdict(ran: Ran) -> tuple[Any, ...]:
+    return ran.exit["outcome"], ran.exit["failure_class"], ran.exit["code"]

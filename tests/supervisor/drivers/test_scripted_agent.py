@@ -11,11 +11,8 @@ import pytest
 
 from sandbox_supervisor.drivers.scripted import moves
 from sandbox_supervisor.protocol.playbook import Edit, EditKind
+from tests.supervisor.drivers.agents import verdict
 from tests.supervisor.runner.stage import ATTEMPT, Stage, running, scripted, token, until
-
-
-def verdict(ran) -> tuple[Any, ...]:
-    return ran.exit["outcome"], ran.exit["failure_class"], ran.exit["code"]
 
 
 async def test_it_says_what_it_is(at: Stage):
