@@ -29,7 +29,7 @@ def users(environment: Path) -> list[User]:
 
 def _user(folder: Path, environment: Path) -> User | None:
     try:
-        words = [os.fsdecode(word) for word in (folder / "cmdline").read_bytes().split(b"\0")]
+        words = [os.fsdecode(word) for word in (folder / "cmdline").read_bytes().split(b"\0")] + ["", ""]
     except OSError:  # it has ended
         return None
     pid = int(folder.name)
