@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import xmlrpc.client
 from collections.abc import Iterator
@@ -66,12 +67,9 @@ def start(layout: Layout) -> None:
     told = {"port": layout.port, "code": code.fingerprint(layout.checkout)}
     _told_file(layout).write_text(json.dumps(told), encoding="utf-8")
     manager = None
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTIONS)  # or one might come before its process is known
     try:
-        try:
-            manager = _spawn(layout, mask)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with _interruptions_held():  # or one might come before the new process is known
+            manager = _spawn(layout)
         _wait_until_answering(layout, manager)
     except BaseException:
         if manager:
@@ -108,7 +106,27 @@ def follow(found: Running) -> None:
     _wait_until_gone(found.pid, patience=None)
 
 
-def _spawn(layout: Layout, mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
+@contextmanager
+def _interruptions_held() -> Iterator[None]:
+    """Let an interruption wait until the end. Blocked signals would not do: another thread might be given one."""
+    if threading.current_thread() is not threading.main_thread():  # none is interrupted
+        yield
+        return
+    came: list[int] = []
+    heard = {number: signal.getsignal(number) for number in INTERRUPTIONS}
+    heard = {number: handler for number, handler in heard.items() if handler not in {signal.SIG_IGN, None}}
+    for number in heard:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in heard.items():
+            signal.signal(number, handler)
+        for interruption in came:
+            signal.raise_signal(interruption)
+
+
+def _spawn(layout: Layout) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         "CAISSON_STATE_DIR": str(layout.state),
         "CAISSON_PORT": str(layout.port),
@@ -124,7 +142,6 @@ def _spawn(layout: Layout, mask: set[int | signal.Signals]) -> subprocess.Popen[
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509 - it takes no lock
         )
 
 

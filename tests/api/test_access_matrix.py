@@ -114,7 +114,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", ATTEMPT): Row(VIEW),
     ("GET", f"{ATTEMPT}/log"): Row(VIEW),
     ("GET", f"{ATTEMPT}/files"): Row(VIEW),
-    ("GET", f"{ATTEMPT}/files/content"): Row(VIEW),
+    ("GET", f"{ATTEMPT}/files/content"): Row(VIEW, query="path=a.txt"),
     ("GET", f"{ATTEMPT}/diff"): Row(VIEW),
     ("GET", f"{ATTEMPT}/artefacts"): Row(VIEW),
     ("GET", f"{ATTEMPT}/artefacts/<str:digest>"): Row(VIEW),
