@@ -21,6 +21,11 @@ SCRIPT = [sys.executable, str(ROOT / "caisson")]
 PATIENCE = 180.0  # seconds; generous, because the suite shares two cores
 
 
+# The product's programs, each by words of its command line that no other one has.
+MANAGER, WEB, REDIS = ("supervisord",), ("daphne",), ("redis-server",)
+WORKER, BEAT, JOBS = ("celery", " worker "), ("celery", " beat "), ("celery",)
+
+
 def free_port() -> int:
     """Choose a port that the kernel gives to nobody who asks for any: this one must stay free until it is used."""
     while True:
@@ -174,7 +179,7 @@ class Product:
         """Stop the product, end every sandbox, remove the state directory; nothing is left running."""
         self.caisson("stop")
         until(lambda: not self.kill("sandbox_supervisor"), what="sandboxes ended", patience=30)
-        until(lambda: not self.kill("supervisord"), what="process manager ended", patience=30)
+        until(lambda: not self.kill(*MANAGER), what="process manager ended", patience=30)
         shutil.rmtree(self.state, ignore_errors=True)
 
 

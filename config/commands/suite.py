@@ -14,7 +14,7 @@ from pathlib import Path
 
 from config.commands import chromium, front_end
 
-FAST_MARKS = "not slow and not serial and not browser and not nightly"
+FAST_MARKS = "not slow and not journey and not browser and not nightly"
 CODE = (
     "config",
     "workspaces_app",
@@ -99,13 +99,15 @@ def _check(*command: str) -> Callable[[Bench], Count]:
     return run
 
 
-def _tests(*arguments: str, workers: int = 2, needs_chromium: bool = False) -> Callable[[Bench], Count]:
+def _tests(
+    *arguments: str, workers: int = 2, spread: str = "loadgroup", needs_chromium: bool = False
+) -> Callable[[Bench], Count]:
     def run(bench: Bench) -> Count:
         browser = chromium.find() if needs_chromium else None
         if needs_chromium and browser is None:
             return _not_run(chromium.WHY_MISSING)
         extra = {"CAISSON_CHROMIUM": str(browser)} if browser else {}
-        return _pytest(bench, list(arguments), workers=workers, extra=extra)
+        return _pytest(bench, list(arguments), workers=workers, spread=spread, extra=extra)
 
     return run
 
@@ -126,7 +128,7 @@ def _not_run(why: str) -> Count:
 def _postgres(bench: Bench) -> Count:
     with _postgres_server() as url:
         marks = "database and not browser and not nightly"
-        return _pytest(bench, ["-m", marks], workers=2, extra={"DATABASE_URL": url})
+        return _pytest(bench, ["-m", marks], extra={"DATABASE_URL": url})
 
 
 @contextmanager
@@ -145,9 +147,11 @@ def _postgres_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pytest(bench: Bench, arguments: list[str], *, workers: int, extra: dict[str, str]) -> Count:
+def _pytest(
+    bench: Bench, arguments: list[str], *, workers: int = 2, spread: str = "loadgroup", extra: dict[str, str]
+) -> Count:
     report = bench.reports / f"{time.monotonic_ns()}.xml"
-    parallel = ["-n", str(workers), "--dist", "loadgroup"] if workers > 1 else ["-n", "0"]
+    parallel = ["-n", str(workers), "--dist", spread] if workers > 1 else ["-n", "0"]
     command = [sys.executable, "-m", "pytest", "-q", *parallel, f"--junitxml={report}", *arguments]
     status = subprocess.run(command, cwd=bench.checkout, env=_environment() | extra, check=False).returncode
     count = _read(report)
@@ -193,8 +197,8 @@ FAST_TESTS = (
 RUNS: dict[str, tuple[Stage, ...]] = {
     "all": (
         *(FORMAT, LINT, FRONT_END, TYPES, IMPORTS, MIGRATIONS),
-        Stage(name="tests", budget=600, run=_tests("-m", "not serial and not browser and not nightly")),
-        Stage(name="serial tests", budget=360, run=_tests("-m", "serial and not browser and not nightly", workers=1)),
+        Stage(name="tests", budget=600, run=_tests("-m", "not journey and not browser and not nightly")),
+        Stage(name="journeys", budget=300, run=_tests("-m", "journey and not nightly", spread="loadfile")),
         Stage(name="tests on PostgreSQL", budget=240, run=_postgres),
         Stage(name="browser", budget=120, run=_tests("-m", "browser", workers=1, needs_chromium=True)),
     ),

@@ -12,12 +12,22 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.running_product import Product, branch_commit, product, repository, until
+from tests.running_product import (
+    BEAT,
+    JOBS,
+    REDIS,
+    WEB,
+    WORKER,
+    Product,
+    branch_commit,
+    product,
+    repository,
+    until,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PATIENCE = 90_000  # milliseconds
-WEB, REDIS, JOBS = ("daphne",), ("redis-server",), ("celery",)  # words of their command lines
 NOTE_LIVE_WORDS = """() => {
   const word = document.getElementById("live-word");
   window.liveWords = [];
@@ -119,7 +129,7 @@ def test_a_person_watches_through_a_restart_answers_reruns_and_sees_the_delivery
         assert 0 not in place.kill_at_once(*victims)
         if WEB in victims:
             until(lambda: page.evaluate("liveWords.some((word) => word !== 'live')"), what="the page tells of the loss")
-        until(lambda: place.pids("celery", "worker") and place.pids("celery", "beat"), what="worker and beat are back")
+        until(lambda: place.pids(*WORKER) and place.pids(*BEAT), what="worker and beat are back")
         expect(page.locator("#live-word")).to_have_text("live", timeout=PATIENCE)
     (work,) = place.state.glob("sandboxes/*/work/count.1.1")
     (work / "tree" / "enough").touch()

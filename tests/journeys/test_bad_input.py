@@ -11,7 +11,7 @@ import pytest
 
 from tests.running_product import SCRIPT, Product, last_json, product, repository
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

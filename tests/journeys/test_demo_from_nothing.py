@@ -8,7 +8,7 @@ import pytest
 
 from tests.running_product import Product, branch_commit, last_json, product
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROMISED = {
     *("task", "status", "flow", "repository", "remote", "base_commit", "branch", "commit", "change_request"),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.running_product import Product, product, until
+from tests.running_product import BEAT, MANAGER, REDIS, WEB, WORKER, Product, product, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
-PROGRAMS = (("supervisord",), ("redis-server",), ("daphne",), ("celery", "worker"), ("celery", "beat"))
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
+PROGRAMS = (MANAGER, REDIS, WEB, WORKER, BEAT)
 STARTS = "starting Redis, web, worker and beat"
 
 

@@ -9,9 +9,21 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.running_product import Product, branch_commit, product, repository, until
+from tests.running_product import (
+    BEAT,
+    JOBS,
+    MANAGER,
+    REDIS,
+    WEB,
+    WORKER,
+    Product,
+    branch_commit,
+    product,
+    repository,
+    until,
+)
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLOW = """
 apiVersion: caisson/v1
@@ -46,7 +58,7 @@ def task(place: Product):
     flow = folder / "flow.yaml"
     flow.write_text(FLOW.replace("GATE", f"gate-{folder.name}"))
     remote = repository(folder, {"README.md": "hello\n"})
-    before = {each["id"] for each in place.tasks()} if place.pids("daphne") else set()
+    before = {each["id"] for each in place.tasks()} if place.pids(*WEB) else set()
     follower = place.begin("run", str(remote), "Make something", "--flow", str(flow))
     made = until(lambda: _new(place, before, follower), what="task created")
     place.wait_for_attempt(made["id"], "first", "running")
@@ -86,23 +98,23 @@ def attempt_states(place: Product, task: dict[str, Any]) -> list[str]:
     return [each["state"] for each in place.graph(task["id"])["attempts"]]
 
 
-@pytest.mark.parametrize(
-    "victim", [("daphne",), ("celery", "worker"), ("celery", "beat"), ("redis-server",)], ids="-".join
-)
+@pytest.mark.parametrize("victim", [WEB, WORKER, BEAT, REDIS], ids=["web", "worker", "beat", "redis"])
 def test_the_task_goes_on_when_a_process_of_the_product_is_killed(place, task, victim):
     assert place.kill(*victim) >= 1
     assert_delivered(place, task)
 
 
 def test_the_task_goes_on_when_everything_of_the_product_is_killed_at_once(place, task):
-    assert 0 not in place.kill_at_once(("daphne",), ("celery",), ("redis-server",))
+    assert 0 not in place.kill_at_once(WEB, JOBS, REDIS)
     assert_delivered(place, task)
 
 
 def test_the_task_goes_on_when_the_process_manager_is_killed_and_the_product_started_again(place, task):
-    assert place.kill("supervisord") >= 1  # a child that it has just forked still bears its name
-    names = ("daphne", "celery", "redis-server")
-    until(lambda: not any(place.pids(name) for name in names), what="the product's processes ended with their manager")
+    assert place.kill(*MANAGER) >= 1  # a child that it has just forked still bears its name
+    until(
+        lambda: not any(place.pids(*each) for each in (WEB, JOBS, REDIS)),
+        what="the product's processes ended with their manager",
+    )
     assert place.caisson("doctor").returncode in {0, 1}
     starter = place.caisson("run", "/nowhere", "x")  # starts the product; there is no such repository
     assert starter.returncode != 0

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.running_product import Product, product, repository, until
+from tests.running_product import WEB, Product, product, repository, until
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLOW = """
 apiVersion: caisson/v1
@@ -41,7 +41,7 @@ def run(place: Product, name: str) -> str:
     folder = place.state.parent / name
     remote = repository(folder, {"README.md": "hello\n"})
     (folder / "flow.yaml").write_text(FLOW)
-    before = {each["id"] for each in place.tasks()} if place.pids("daphne") else set()
+    before = {each["id"] for each in place.tasks()} if place.pids(*WEB) else set()
     done = place.caisson("run", str(remote), "Make something", "--flow", str(folder / "flow.yaml"))
     assert done.returncode == 0, done.stderr
     (made,) = {each["id"] for each in place.tasks()} - before

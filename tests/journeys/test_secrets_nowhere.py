@@ -17,7 +17,7 @@ import pytest
 from tests.running_product import Product, product, repository, until
 from tests.secret_scan import Scanner, spellings
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLOW = """
 apiVersion: caisson/v1

@@ -14,7 +14,7 @@ import pytest
 from tests.running_product import ROOT, Product, product
 from tests.small_package import requirement
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "tests", "docs", "bench", "staticfiles")
 OTHER_CODE = "still runs the code that it was started from"

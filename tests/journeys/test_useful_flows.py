@@ -12,7 +12,7 @@ import pytest
 
 from tests.running_product import ROOT, Product, last_json, product, repository
 
-pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
 
 NEAT = '"""Nothing to mend."""\n\nimport os\nimport sys\n\nprint(os.name, sys.version)\n'
 TEST = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_true(self):\n        self.assertTrue(True)\n"
