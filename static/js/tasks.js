@@ -53,6 +53,18 @@ for (const place of document.querySelectorAll("tr[data-asks]")) {
   if (place.previousElementSibling) looking.observe(place.previousElementSibling);
 }
 
+/** Take away what is not asked any more, and ask again where the number of questions is another. @param {Document} fresh */
+function patchAsks(fresh) {
+  for (const place of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("tr[data-asks]"))) {
+    const now = fresh.querySelector(`tr[data-asks="${CSS.escape(place.dataset.asks ?? "")}"]`);
+    const count = now?.getAttribute("data-count") ?? "";
+    if (count === place.dataset.count) continue;
+    place.dataset.count = count;
+    if (now && place.previousElementSibling) void showAsks(place.previousElementSibling);
+    else place.hidden = true;
+  }
+}
+
 /** @param {number} count */
 function say(count) {
   if (!state) return;
@@ -71,6 +83,7 @@ async function refresh() {
     if (!answer.ok || answer.redirected) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const unseen = patchRows(fresh);
+    patchAsks(fresh);
     for (const id of ["views", "bell"]) {
       const part = document.getElementById(id);
       if (part) patch(part, fresh.getElementById(id));

@@ -146,9 +146,14 @@ def test_a_person_watches_through_a_restart_answers_reruns_and_sees_the_delivery
     page.goto(place.url)
     expect(page.get_by_text("ask asks Which colour?")).to_be_visible(timeout=PATIENCE)
     assert serious(page) == []
+    beside = page.context.new_page()
+    beside.goto(place.url)
+    expect(beside.get_by_text("ask asks Which colour?")).to_be_visible(timeout=PATIENCE)
     page.get_by_role("link", name="Answer").click()
     page.get_by_label("Colour", exact=True).select_option("green")
     page.get_by_role("button", name="Answer").click()
+    expect(beside.get_by_text("ask asks Which colour?")).to_be_hidden(timeout=PATIENCE)  # and nobody reloads the list
+    beside.close()
     expect(page.get_by_role("heading", name="Which colour?")).to_have_count(0, timeout=PATIENCE)
 
     # a failure, and another try in the same sandbox
