@@ -23,26 +23,18 @@ Factory = Callable[[ProviderSettings], Provider]
 
 GROUP = "caisson.sandbox_providers"
 
-_FACTORIES: dict[str, str | Factory] = {
+_OURS = {
     "local": "sandbox_providers.local.provider:LocalProvider",
     "scripted": "sandbox_providers.scripted:ScriptedProvider",
 }
 
 
-def register(name: str, factory: str | Factory) -> None:
-    """Install a provider: a callable, or ``package.module:callable``. The last registration of a name counts."""
-    _FACTORIES[name] = factory
-
-
 def provider_for(name: str, settings: ProviderSettings) -> Provider:
     """Make the provider called ``name``. Raises InvalidSpec when none of that name is installed."""
-    brought = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    factory = _FACTORIES.get(name) or brought.get(name)
-    if factory is None:
-        known = ", ".join(sorted({*_FACTORIES, *brought}))
-        raise InvalidSpec("provider_unknown", f"No sandbox provider is called {name!r}; installed are: {known}.")
-    if isinstance(factory, str):
-        module, _, attribute = factory.partition(":")
-        made: Factory = getattr(import_module(module), attribute)
-        return made(settings)
-    return factory(settings)
+    known = {entry.name: entry.value for entry in entry_points(group=GROUP)} | _OURS
+    if name not in known:
+        installed = ", ".join(sorted(known))
+        raise InvalidSpec("provider_unknown", f"No sandbox provider is called {name!r}; installed are: {installed}.")
+    module, _, attribute = known[name].partition(":")
+    made: Factory = getattr(import_module(module), attribute)
+    return made(settings)

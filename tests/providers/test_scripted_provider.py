@@ -18,7 +18,7 @@ from sandbox_providers.contract import (
     Throttled,
     Unavailable,
 )
-from sandbox_providers.registry import ProviderSettings, provider_for, register
+from sandbox_providers.registry import ProviderSettings, provider_for
 from sandbox_providers.scripted import Fault, ScriptedProvider, World
 
 
@@ -171,13 +171,6 @@ def test_an_unknown_provider_is_named_with_those_that_are_installed(tmp_path):
     with pytest.raises(InvalidSpec, match=r"'other'.*local, scripted") as caught:
         provider_for("other", ProviderSettings(state_dir=tmp_path))
     assert caught.value.code == "provider_unknown"
-
-
-def test_a_provider_of_ones_own_can_be_registered(tmp_path, monkeypatch):
-    monkeypatch.setattr("sandbox_providers.registry._FACTORIES", {})
-    register("mine", ScriptedProvider)
-    assert isinstance(provider_for("mine", ProviderSettings(state_dir=tmp_path)), ScriptedProvider)
-    World.forget(tmp_path)
 
 
 def test_a_reference_that_is_none_is_refused(harness):
